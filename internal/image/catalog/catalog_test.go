@@ -1,0 +1,115 @@
+package catalog
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/image"
+)
+
+func newTestSource(t *testing.T) *source {
+	t.Helper()
+	s, err := newSource("", "v0.1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// fakeDriver puts a file where the compiled driver would be.
+func fakeDriver(t *testing.T, s *source) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.scratch, "holdfast-driver"), []byte("x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func paths(img image.Image) []string {
+	var out []string
+	for _, f := range img.Files {
+		out = append(out, f.Path)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestControllerImageHoldsBinaryAndCertificatesOnly(t *testing.T) {
+	s := newTestSource(t)
+	fakeDriver(t, s)
+	img, err := controllerImage(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"/etc/ssl/certs/ca-certificates.crt", "/holdfast-driver"}, paths(img)); diff != "" {
+		t.Errorf("files of the controller's image (-want +got)\n%s", diff)
+	}
+	if img.User != nonroot {
+		t.Errorf("user %q, want %q: the Deployment asks for a user that is not root", img.User, nonroot)
+	}
+}
+
+func TestMissingToolsAreNamedWithTheirPackages(t *testing.T) {
+	s := &source{programDirs: []string{t.TempDir()}}
+	_, err := s.toolFiles([]tool{
+		{name: "mkfs.xfs", debian: "xfsprogs"}, {name: "xfs_growfs", debian: "xfsprogs"}, {name: "mount", debian: "mount"},
+	})
+	want := "missing on this machine: mkfs.xfs xfs_growfs mount; install with: apt-get install mount xfsprogs"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v\nwant  %s", err, want)
+	}
+}
+
+func TestProgramFilesStoreOneProgramOnce(t *testing.T) {
+	got := programFiles(map[string]string{
+		"/usr/sbin/e2fsck": "/usr/sbin/e2fsck", "/usr/sbin/fsck.ext4": "/usr/sbin/e2fsck", "/usr/bin/dash": "/usr/bin/dash",
+	})
+	want := []image.File{
+		{Path: "/usr/bin/dash", Mode: 0o755, Source: "/usr/bin/dash"},
+		{Path: "/bin/sh", Link: "/usr/bin/dash"},
+		{Path: "/usr/sbin/e2fsck", Mode: 0o755, Source: "/usr/sbin/e2fsck"},
+		{Path: "/usr/sbin/fsck.ext4", Link: "/usr/sbin/e2fsck"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got)\n%s", diff)
+	}
+}
+
+func TestToolchainBinaryRefusesWhatWouldNotStart(t *testing.T) {
+	dir := t.TempDir()
+	shell, err := os.ReadFile("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string][]byte{"csi-attacher": shell, "csi-resizer": []byte("#!/bin/sh\nexec /usr/bin/env true\n")} {
+		if err := os.WriteFile(filepath.Join(dir, path), content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct{ binaries, binary, want string }{
+		"no folder": {"", "csi-attacher", "--binaries"},
+		"absent":    {dir, "csi-provisioner", "build the toolchain first"},
+		"dynamic":   {dir, "csi-attacher", "CGO_ENABLED=0"},
+		"no ELF":    {dir, "csi-resizer", "bad magic number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := (&source{binaries: tc.binaries}).toolchainBinary(tc.binary)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestUnknownImageIsRefusedWithTheChoice(t *testing.T) {
+	_, err := Build(context.Background(), Options{Out: t.TempDir(), Version: "v0.1.0", Only: []string{"drvier"}})
+	if err == nil || !strings.Contains(err.Error(), `no image "drvier"`) || !strings.Contains(err.Error(), "driver-node") {
+		t.Errorf("error %v, want the wrong name and the right ones", err)
+	}
+}
