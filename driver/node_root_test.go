@@ -1,0 +1,257 @@
+//go:build root
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-dev/holdfast/internal/blockdev"
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+	"github.com/holdfast-dev/holdfast/internal/fs"
+	"github.com/holdfast-dev/holdfast/internal/imds"
+)
+
+// These tests run the node service on loop devices and real mounts. They need
+// root and the tools of the node image, and run in a mount namespace of their
+// own, so that nothing is left mounted when the process ends.
+
+// inPrivateMounts is set in the process that has its own mount namespace.
+const inPrivateMounts = "HOLDFAST_TEST_PRIVATE_MOUNTS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inPrivateMounts) != "" {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			fmt.Fprintln(os.Stderr, "make mounts private:", err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests (build tag root) need root: run them with sudo")
+		os.Exit(1)
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), inPrivateMounts+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	runtime.LockOSThread() // Pdeathsig is tied to the thread that starts the child
+	if err := cmd.Run(); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// bench is a node with loop devices for volumes.
+type bench struct {
+	t    *testing.T
+	dir  string
+	node *NodeService
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(b.dir, "dev/disk/by-id"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	finder := blockdev.NewFinder(blockdev.Options{
+		Identity: blockdev.LoopBackingFile,
+		Tree:     blockdev.Tree{Dev: filepath.Join(b.dir, "dev")},
+		Patience: 300 * time.Millisecond,
+	})
+	b.node = NewNodeService(finder, fs.NewMounter(), fixedInstance{}, VolumeLimits{Reserved: -1})
+	return b
+}
+
+// fixedInstance is an instance's metadata.
+type fixedInstance struct{}
+
+func (fixedInstance) Instance(context.Context) (imds.Instance, error) {
+	return imds.Instance{ID: "i-0abc", Type: "m5.large", Zone: "us-east-1a", Region: "us-east-1"}, nil
+}
+
+func (fixedInstance) Occupancy(context.Context) (ebs.Occupancy, error) {
+	return ebs.Occupancy{ReservedVolumes: 1, NetworkInterfaces: 1}, nil
+}
+
+// run runs a tool and returns its output.
+func (b *bench) run(name string, args ...string) string {
+	b.t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// disk is an attached volume.
+type disk struct {
+	volume string
+	file   string
+	loop   string // loop3
+}
+
+// attach makes a volume of this size and attaches it as the simulator does.
+func (b *bench) attach(volume string, mib int64) disk {
+	b.t.Helper()
+	d := disk{volume: volume, file: filepath.Join(b.dir, volume+".img")}
+	file, err := os.OpenFile(d.file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := file.Truncate(mib << 20); err != nil {
+		b.t.Fatal(err)
+	}
+	file.Close()
+	d.loop = filepath.Base(b.run("losetup", "-f", "--show", d.file))
+	b.t.Cleanup(func() { b.run("losetup", "-d", "/dev/"+d.loop) })
+	b.link(volume, d.loop)
+	return d
+}
+
+// link shows a loop device as a volume.
+func (b *bench) link(volume, loop string) {
+	b.t.Helper()
+	var number int
+	if _, err := fmt.Sscanf(loop, "loop%d", &number); err != nil {
+		b.t.Fatal(err)
+	}
+	node := filepath.Join(b.dir, "dev", loop)
+	err := unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(number))))
+	if err != nil && err != unix.EEXIST {
+		b.t.Fatal(err)
+	}
+	link := filepath.Join(b.dir, "dev/disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.Replace(volume, "-", "", 1))
+	if err := os.Symlink("../../"+loop, link); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+func mountOf(fsType string, flags ...string) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
+	}
+}
+
+func blockOf() *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+	}
+}
+
+func (b *bench) stage(volume string, capability *csi.VolumeCapability) error {
+	_, err := b.node.NodeStageVolume(b.t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: volume, StagingTargetPath: b.path("stage-" + volume), VolumeCapability: capability,
+	})
+	if err == nil {
+		b.t.Cleanup(func() { _ = b.unstage(volume) })
+	}
+	return err
+}
+
+func (b *bench) unstage(volume string) error {
+	_, err := b.node.NodeUnstageVolume(context.WithoutCancel(b.t.Context()), &csi.NodeUnstageVolumeRequest{
+		VolumeId: volume, StagingTargetPath: b.path("stage-" + volume),
+	})
+	return err
+}
+
+func (b *bench) publish(volume, target string, capability *csi.VolumeCapability, readOnly bool) error {
+	_, err := b.node.NodePublishVolume(b.t.Context(), &csi.NodePublishVolumeRequest{
+		VolumeId: volume, StagingTargetPath: b.path("stage-" + volume), TargetPath: b.path(target),
+		VolumeCapability: capability, Readonly: readOnly,
+	})
+	if err == nil {
+		b.t.Cleanup(func() { _ = b.unpublish(volume, target) })
+	}
+	return err
+}
+
+func (b *bench) unpublish(volume, target string) error {
+	_, err := b.node.NodeUnpublishVolume(context.WithoutCancel(b.t.Context()), &csi.NodeUnpublishVolumeRequest{
+		VolumeId: volume, TargetPath: b.path(target),
+	})
+	return err
+}
+
+// must fails the test on an error, wantCode on any other answer than this code.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, want codes.Code, part string) {
+	t.Helper()
+	if status.Code(err) != want || !strings.Contains(err.Error(), part) {
+		t.Fatalf("want %s with %q in it, got %v", want, part, err)
+	}
+}
+
+const volumeA, volumeB = "vol-0123456789abcdef0", "vol-0123456789abcdef1"
+
+func TestFilesystemLifeOnLoop(t *testing.T) {
+	for _, fsType := range []string{"ext4", "ext3", "XFS"} {
+		t.Run(fsType, func(t *testing.T) {
+			b := newBench(t)
+			b.attach(volumeA, 512)
+			capability := mountOf(fsType, "noatime")
+			must(t, b.stage(volumeA, capability))
+			must(t, b.stage(volumeA, capability)) // a repeat is fine
+			must(t, b.publish(volumeA, "pod1", capability, false))
+			must(t, b.publish(volumeA, "pod1", capability, false))
+			must(t, os.WriteFile(b.path("pod1/data"), []byte("kept"), 0o600))
+			must(t, b.publish(volumeA, "pod2", capability, true))
+			if err := os.WriteFile(b.path("pod2/data"), nil, 0o600); err == nil {
+				t.Error("a read-only publication must refuse writes")
+			}
+			wantCode(t, b.publish(volumeA, "pod2", capability, false), codes.AlreadyExists, "read-only")
+			wantCode(t, b.stage(volumeA, mountOf(otherType(fsType))), codes.AlreadyExists, "wanted is")
+			options := b.run("findmnt", "-no", "OPTIONS", b.path("pod1"))
+			if !strings.Contains(options, "noatime") {
+				t.Errorf("mount flags must reach the Pod's mount, got %s", options)
+			}
+			must(t, b.unpublish(volumeA, "pod1"))
+			must(t, b.unpublish(volumeA, "pod1"))
+			must(t, b.unpublish(volumeA, "pod2"))
+			must(t, b.unstage(volumeA))
+			must(t, b.unstage(volumeA))
+			if _, err := os.Stat(b.path("pod1")); !os.IsNotExist(err) {
+				t.Errorf("the target path must be gone, got %v", err)
+			}
+			must(t, b.stage(volumeA, capability))
+			must(t, b.publish(volumeA, "pod1", capability, false))
+			data, err := os.ReadFile(b.path("pod1/data"))
+			if diff := cmp.Diff("kept", string(data)); diff != "" || err != nil {
+				t.Errorf("data must be there after the next stage: %v %s", err, diff)
+			}
+		})
+	}
+}
+
+func otherType(fsType string) string {
+	if fsType == "XFS" {
+		return "ext4"
+	}
+	return "xfs"
+}

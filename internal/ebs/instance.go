@@ -1,0 +1,89 @@
+package ebs
+
+import "strings"
+
+// Hypervisor is what an instance runs on; it decides how its disks look.
+type Hypervisor string
+
+// The hypervisors of EC2.
+const (
+	// Nitro instances see EBS volumes as NVMe disks with the volume's id as serial number.
+	Nitro Hypervisor = "nitro"
+	// XenHypervisor instances see them as disks of the attachment's name, without a serial number.
+	XenHypervisor Hypervisor = "xen"
+)
+
+// LimitKind says what counts against an instance's attachment limit.
+type LimitKind string
+
+// The kinds of limits, as in DescribeInstanceTypes' AttachmentLimitType.
+const (
+	// Shared limits count volumes and network interfaces alike.
+	Shared LimitKind = "shared"
+	// Dedicated limits count volumes alone.
+	Dedicated LimitKind = "dedicated"
+)
+
+// InstanceLimit is how many volumes an instance type takes.
+type InstanceLimit struct {
+	// Volumes is the number of EBS volumes with one network interface
+	// attached, the root volume included (MaximumEbsAttachments).
+	Volumes    int
+	Kind       LimitKind
+	Hypervisor Hypervisor
+}
+
+// Defaults for types that the table does not know: most Nitro types share 28
+// places between volumes and interfaces, of which the first interface takes
+// one; Xen types take 40 volumes with the root volume, by AWS's
+// recommendation ("Amazon EBS volume limits for Amazon EC2 instances").
+const (
+	defaultNitroVolumes = 27
+	xenVolumes          = 39
+)
+
+// LimitOf returns the limit of an instance type, from the tables in
+// instance_table.go; a type that is not in them gets the default of its
+// hypervisor.
+func LimitOf(instanceType string) InstanceLimit {
+	family, size, _ := strings.Cut(instanceType, ".")
+	nitro := func(volumes int, kind LimitKind) InstanceLimit {
+		return InstanceLimit{Volumes: volumes, Kind: kind, Hypervisor: Nitro}
+	}
+	switch {
+	case xenFamilies[family] && size != "metal":
+		// Xen's device names are for volumes alone; interfaces take none.
+		return InstanceLimit{Volumes: xenVolumes, Kind: Dedicated, Hypervisor: XenHypervisor}
+	case dedicatedExceptions[family].of(size) > 0:
+		return nitro(dedicatedExceptions[family].of(size), Dedicated)
+	case dedicatedFamilies[family]:
+		return nitro(dedicatedBySize.of(size), Dedicated)
+	case sharedExceptions[family].of(size) > 0:
+		return nitro(sharedExceptions[family].of(size), Shared)
+	case plainMetal[family] && size == "metal":
+		return nitro(metalShared, Shared)
+	}
+	return nitro(defaultNitroVolumes, Shared)
+}
+
+// Occupancy is what takes places of an instance's limit besides the volumes
+// of claims.
+type Occupancy struct {
+	// ReservedVolumes are the root volume and others that the instance was
+	// launched with. Volumes of claims are not among them, also when they are
+	// attached while a node process starts: else every restart would lower
+	// the limit.
+	ReservedVolumes int
+	// NetworkInterfaces attached; the first one is in the limit already.
+	NetworkInterfaces int
+}
+
+// Free is how many volumes of claims the instance takes beside what occupies
+// it, and never below 1: a node that reports 0 counts as one without limit.
+func (l InstanceLimit) Free(o Occupancy) int {
+	free := l.Volumes - o.ReservedVolumes
+	if l.Kind == Shared && o.NetworkInterfaces > 1 {
+		free -= o.NetworkInterfaces - 1
+	}
+	return max(free, 1)
+}
