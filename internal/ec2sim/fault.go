@@ -1,0 +1,141 @@
+package ec2sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Fault makes calls of an action fail. It is also the body of POST /_sim/faults.
+type Fault struct {
+	// Action is the action's name; "*" is every action.
+	Action string `json:"action"`
+	// Principal limits the fault to one access key; empty: all.
+	Principal string `json:"principal,omitempty"`
+	// Code is the error code to answer without acting; empty: act.
+	Code string `json:"code,omitempty"`
+	// Message goes with the code.
+	Message string `json:"message,omitempty"`
+	// HTTPStatus is the status to answer with; 0: EC2's for the code.
+	HTTPStatus int `json:"httpStatus,omitempty"`
+	// LatencyMs is how long the call waits before anything else, in milliseconds.
+	LatencyMs int `json:"latencyMs,omitempty"`
+	// LostAnswer closes the connection without an answer: "before" acting or
+	// "after" it.
+	LostAnswer string `json:"lostAnswer,omitempty"`
+	// Count is how many calls it hits: 0 is one, below 0 all until removed.
+	Count int `json:"count,omitempty"`
+}
+
+// The values of Fault.LostAnswer.
+const (
+	LostBefore = "before"
+	LostAfter  = "after"
+)
+
+func (f *Fault) losesAnswer() bool { return f != nil && f.LostAnswer == LostAfter }
+
+func (s *Sim) checkFault(f Fault) error {
+	if f.Action != "*" && s.actions[f.Action] == nil {
+		return fmt.Errorf("fault on action %q: not an action of this simulator", f.Action)
+	}
+	switch f.LostAnswer {
+	case "", LostBefore, LostAfter:
+	default:
+		return fmt.Errorf("fault with lostAnswer %q: want %q or %q", f.LostAnswer, LostBefore, LostAfter)
+	}
+	if f.Code == "" && f.HTTPStatus == 0 && f.LatencyMs <= 0 && f.LostAnswer == "" {
+		return fmt.Errorf("fault on %s does nothing: give code, httpStatus, latencyMs or lostAnswer", f.Action)
+	}
+	return nil
+}
+
+// Inject adds a fault. Faults of one action hit in the order they were added.
+func (s *Sim) Inject(f Fault) error {
+	if err := s.checkFault(f); err != nil {
+		return err
+	}
+	if f.Count == 0 {
+		f.Count = 1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, &f)
+	return nil
+}
+
+// FailNext has the next n calls of an action fail with a code. It panics on
+// an action that does not exist, as only a mistake in a test can ask for it.
+func (s *Sim) FailNext(action, code string, n int) {
+	if err := s.Inject(Fault{Action: action, Code: code, Count: n}); err != nil {
+		panic(err)
+	}
+}
+
+// Faults are the faults still to come.
+func (s *Sim) Faults() []Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []Fault{}
+	for _, f := range s.faults {
+		out = append(out, *f)
+	}
+	return out
+}
+
+// ClearFaults removes all faults.
+func (s *Sim) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+// takeFault is the fault that this call suffers, nil if it suffers none.
+func (s *Sim) takeFault(action, principal string) *Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, f := range s.faults {
+		if f.Action != "*" && f.Action != action || f.Principal != "" && f.Principal != principal {
+			continue
+		}
+		taken := *f
+		if f.Count > 0 {
+			f.Count--
+		}
+		if f.Count == 0 {
+			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
+		}
+		return &taken
+	}
+	return nil
+}
+
+// suffer waits and fails as the fault says.
+func (s *Sim) suffer(ctx context.Context, f *Fault) (refusal *APIError, lost bool) {
+	if f == nil {
+		return nil, false
+	}
+	if f.LatencyMs > 0 {
+		timer := s.clock.NewTimer(time.Duration(f.LatencyMs) * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			return nil, true
+		}
+	}
+	if f.LostAnswer == LostBefore {
+		return nil, true
+	}
+	if f.Code == "" && f.HTTPStatus == 0 {
+		return nil, false
+	}
+	e := &APIError{Code: f.Code, Message: f.Message, Status: f.HTTPStatus}
+	if e.Code == "" {
+		e.Code = "InternalError"
+	}
+	if e.Message == "" {
+		e.Message = "Request failed by an injected fault."
+	}
+	return e, false
+}
