@@ -25,6 +25,8 @@ var errorCodes = []struct {
 	{ebs.ErrMaybeAccepted, codes.Aborted},
 	{ebs.ErrVanished, codes.Aborted},
 	{ebs.ErrNotReady, codes.Aborted},
+	// ABORTED is what ListSnapshots owes to a token that it does not know.
+	{ebs.ErrInvalidToken, codes.Aborted},
 
 	// EC2 does not want to, or cannot, answer now.
 	{ebs.ErrThrottled, codes.Unavailable},

@@ -25,6 +25,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrOutOfRange: a size that the volume type does not offer.
 	ErrOutOfRange = errors.New("out of range")
+	// ErrInvalidToken: the token of a page is none that a list gave.
+	ErrInvalidToken = errors.New("the page token is not valid")
 	// ErrThrottled: EC2 asks to slow down, after the SDK's own retries.
 	ErrThrottled = errors.New("throttled by EC2")
 	// ErrModificationRate: the volume was modified too often; the text names the next allowed time where EC2 told it.

@@ -42,16 +42,16 @@ type Zone struct {
 // same name is the same volume.
 type VolumeRequest struct {
 	Name            string
-	Size            GiB
+	Size            GiB // 0: as large as the snapshot
 	Type            VolumeType
 	IOPS            int32 // 0: EC2's default for the type
 	ThroughputMiBps int32 // 0: EC2's default for the type
 	Encrypted       bool
 	KMSKeyID        string
-	// Zone is where a new volume is made.
+	// Zone is where a new volume is made; the zero value leaves the choice open.
 	Zone Zone
 	// AllowedZones holds the names (or ids) of the zones in which an existing
-	// volume of that name is as good; empty: only Zone.
+	// volume of that name is as good; empty: any.
 	AllowedZones []Zone
 	// Snapshot is the source of the content, empty for an empty volume.
 	Snapshot SnapshotID
@@ -132,4 +132,18 @@ type Snapshot struct {
 	State     SnapshotState
 	StartTime time.Time
 	Tags      map[string]string
+}
+
+// SnapshotQuery says which snapshots to list; the zero value means all of the account.
+type SnapshotQuery struct {
+	ID         SnapshotID
+	Volume     VolumeID
+	MaxEntries int32  // 0: as many as EC2 gives at once
+	Token      string // from the page before
+}
+
+// SnapshotPage is one page of a list of snapshots.
+type SnapshotPage struct {
+	Snapshots []Snapshot
+	NextToken string // empty: the last page
 }

@@ -1,0 +1,284 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+// A parameter is one key that a class may carry. Keys are compared without
+// case, as AWS's driver does; a key that is in no table is an error, so that a
+// mistyped "encrytped" never ends as an unencrypted volume.
+type parameter[T any] struct {
+	// key as documented. One that ends in "_" stands for any key that begins so.
+	key string
+	// allowed completes the sentence "allowed is …" of an error.
+	allowed string
+	// parse reads the value into p; the caller adds key, value and allowed to its error.
+	parse func(p *T, value string) error
+}
+
+// errValue says that a value is none of the allowed ones and nothing more.
+var errValue = errors.New("not allowed")
+
+// parseParameters reads params into p by the table and reports everything that
+// is wrong at once, in the order of the keys.
+func parseParameters[T any](table []parameter[T], params map[string]string, p *T) error {
+	keys := make([]string, 0, len(params))
+	for k := range params {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	var wrong []string
+	seen := map[string]string{}
+	for _, key := range keys {
+		folded := strings.ToLower(key)
+		if twin, twice := seen[folded]; twice {
+			wrong = append(wrong, fmt.Sprintf("parameter %q is given twice, as %q too", key, twin))
+			continue
+		}
+		seen[folded] = key
+		row, known := findParameter(table, folded)
+		if !known {
+			wrong = append(wrong, fmt.Sprintf("parameter %q (value %q) is unknown: allowed are %s", key, params[key], keyList(table)))
+			continue
+		}
+		if err := row.parse(p, params[key]); err != nil {
+			wrong = append(wrong, describeValue(key, params[key], row.allowed, err))
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%w: %s", ebs.ErrInvalid, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func describeValue(key, value, allowed string, err error) string {
+	if errors.Is(err, errValue) {
+		return fmt.Sprintf("parameter %q: value %q: allowed is %s", key, value, allowed)
+	}
+	return fmt.Sprintf("parameter %q: value %q: %v: allowed is %s", key, value, err, allowed)
+}
+
+func findParameter[T any](table []parameter[T], folded string) (parameter[T], bool) {
+	for _, row := range table {
+		want := strings.ToLower(row.key)
+		if folded == want || strings.HasSuffix(want, "_") && strings.HasPrefix(folded, want) {
+			return row, true
+		}
+	}
+	return parameter[T]{}, false
+}
+
+// keyList names the keys of a table that a class may carry; those that the sidecars add are left out.
+func keyList[T any](table []parameter[T]) string {
+	var names []string
+	for _, row := range table {
+		switch {
+		case strings.HasPrefix(row.key, sidecarPrefix) && !strings.HasSuffix(row.key, "fstype"):
+		case strings.HasSuffix(row.key, "_"):
+			names = append(names, row.key+"N")
+		default:
+			names = append(names, row.key)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// sidecarPrefix begins the parameters that csi-provisioner and csi-snapshotter add.
+const sidecarPrefix = "csi.storage.k8s.io/"
+
+// volumeParameters is what a StorageClass asks for.
+type volumeParameters struct {
+	volumeType      ebs.VolumeType
+	iops            int32
+	iopsPerGB       int32
+	raiseIOPS       bool // allowAutoIOPSPerGBIncrease
+	throughputMiBps int32
+	encrypted       bool
+	kmsKeyID        string
+	tags            []string          // key=value, values are templates
+	claim           map[string]string // what templates may name: PVCName, PVCNamespace, PVName
+}
+
+// volumeTable holds the parameters of a StorageClass, see
+// https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
+var volumeTable = []parameter[volumeParameters]{
+	{"type", "one of " + volumeTypeNames(), func(p *volumeParameters, v string) error {
+		if v == "" {
+			return nil
+		}
+		p.volumeType = ebs.VolumeType(strings.ToLower(v))
+		if _, ok := ebs.LimitsOf(p.volumeType); !ok {
+			return errValue
+		}
+		return nil
+	}},
+	{"iops", "a whole number above 0", func(p *volumeParameters, v string) (err error) {
+		p.iops, err = parseCount(v)
+		return err
+	}},
+	{"iopsPerGB", "a whole number above 0", func(p *volumeParameters, v string) (err error) {
+		p.iopsPerGB, err = parseCount(v)
+		return err
+	}},
+	{"allowAutoIOPSPerGBIncrease", boolValues, func(p *volumeParameters, v string) (err error) {
+		p.raiseIOPS, err = parseBool(v)
+		return err
+	}},
+	{"throughput", "a whole number above 0, in MiB/s", func(p *volumeParameters, v string) (err error) {
+		p.throughputMiBps, err = parseCount(v)
+		return err
+	}},
+	{"encrypted", boolValues, func(p *volumeParameters, v string) (err error) {
+		p.encrypted, err = parseBool(v)
+		return err
+	}},
+	{"kmsKeyId", "the id, alias or ARN of a KMS key", func(p *volumeParameters, v string) error {
+		if strings.ContainsAny(v, " \t\n") {
+			return errValue
+		}
+		p.kmsKeyID = v
+		return nil
+	}},
+	{sidecarPrefix + "fstype", fsTypeNames, parseFSTypeParameter},
+	{"fsType", fsTypeNames, parseFSTypeParameter},
+	{"tagSpecification_", "key=value", func(p *volumeParameters, v string) error {
+		p.tags = append(p.tags, v)
+		return nil
+	}},
+	{sidecarPrefix + "pvc/name", "any", claimName("PVCName")},
+	{sidecarPrefix + "pvc/namespace", "any", claimName("PVCNamespace")},
+	{sidecarPrefix + "pv/name", "any", claimName("PVName")},
+}
+
+func claimName(field string) func(p *volumeParameters, v string) error {
+	return func(p *volumeParameters, v string) error {
+		p.claim[field] = v
+		return nil
+	}
+}
+
+// parseVolumeParameters reads the parameters of a StorageClass.
+func parseVolumeParameters(params map[string]string) (volumeParameters, error) {
+	p := volumeParameters{volumeType: ebs.GP3, claim: map[string]string{}}
+	if err := parseParameters(volumeTable, params, &p); err != nil {
+		return volumeParameters{}, err
+	}
+	if p.iops != 0 && p.iopsPerGB != 0 {
+		return volumeParameters{}, fmt.Errorf("%w: parameters iops (%d) and iopsPerGB (%d): only one of them may be given", ebs.ErrInvalid, p.iops, p.iopsPerGB)
+	}
+	// A key says that encryption is wanted, whatever "encrypted" says: never silently unencrypted.
+	p.encrypted = p.encrypted || p.kmsKeyID != ""
+	return p, nil
+}
+
+// iopsFor is the number of IOPS for a volume of a size; 0 is EC2's default.
+// What iopsPerGB gives beyond the type's maximum is cut to it, since a rate
+// must serve every size, as in AWS's driver and in Kubernetes' own before it; a
+// result below the minimum is raised only where the class allows it.
+func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
+	if p.iopsPerGB == 0 {
+		return p.iops, nil
+	}
+	l, _ := ebs.LimitsOf(p.volumeType)
+	switch {
+	case l.MaxIOPS == 0:
+		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the IOPS of a %s volume cannot be chosen; types with iopsPerGB are gp3, io1 and io2", ebs.ErrInvalid, p.iopsPerGB, p.volumeType)
+	case p.iopsPerGB > l.MaxIOPSPerGiB:
+		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: a %s volume has at most %d", ebs.ErrInvalid, p.iopsPerGB, p.volumeType, l.MaxIOPSPerGiB)
+	case size == 0:
+		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the request must name a size", ebs.ErrInvalid, p.iopsPerGB)
+	}
+	iops := int64(p.iopsPerGB) * int64(size)
+	if iops < int64(l.MinIOPS) {
+		if !p.raiseIOPS {
+			return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: %d GiB make %d IOPS, a %s volume has at least %d: ask for more or set allowAutoIOPSPerGBIncrease to true",
+				ebs.ErrInvalid, p.iopsPerGB, size, iops, p.volumeType, l.MinIOPS)
+		}
+		iops = int64(l.MinIOPS)
+	}
+	return int32(min(iops, int64(l.MaxIOPS))), nil
+}
+
+// snapshotParameters is what a VolumeSnapshotClass asks for.
+type snapshotParameters struct {
+	tags     []string
+	snapshot map[string]string // VolumeSnapshotName, VolumeSnapshotNamespace, VolumeSnapshotContentName
+}
+
+var snapshotTable = []parameter[snapshotParameters]{
+	{"tagSpecification_", "key=value", func(p *snapshotParameters, v string) error {
+		p.tags = append(p.tags, v)
+		return nil
+	}},
+	{sidecarPrefix + "volumesnapshot/name", "any", snapshotName("VolumeSnapshotName")},
+	{sidecarPrefix + "volumesnapshot/namespace", "any", snapshotName("VolumeSnapshotNamespace")},
+	{sidecarPrefix + "volumesnapshotcontent/name", "any", snapshotName("VolumeSnapshotContentName")},
+}
+
+func snapshotName(field string) func(p *snapshotParameters, v string) error {
+	return func(p *snapshotParameters, v string) error {
+		p.snapshot[field] = v
+		return nil
+	}
+}
+
+// parseSnapshotParameters reads the parameters of a VolumeSnapshotClass.
+func parseSnapshotParameters(params map[string]string) (snapshotParameters, error) {
+	p := snapshotParameters{snapshot: map[string]string{}}
+	if err := parseParameters(snapshotTable, params, &p); err != nil {
+		return snapshotParameters{}, err
+	}
+	return p, nil
+}
+
+func volumeTypeNames() string {
+	var names []string
+	for _, t := range ebs.VolumeTypes() {
+		names = append(names, string(t))
+	}
+	return strings.Join(names, ", ")
+}
+
+// boolValues and fsTypeNames complete "allowed is …".
+const (
+	boolValues  = "true or false"
+	fsTypeNames = "ext4, ext3 or xfs"
+)
+
+// parseBool takes true and false in any case: "True" must not end as false, and "yes" is no answer.
+func parseBool(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, errValue
+}
+
+func parseCount(v string) (int32, error) {
+	n, err := strconv.ParseInt(v, 10, 32)
+	if err != nil || n <= 0 {
+		return 0, errValue
+	}
+	return int32(n), nil
+}
+
+// parseFSTypeParameter judges a filesystem type. The controller needs no more:
+// the node is told by the volume capability.
+func parseFSTypeParameter(_ *volumeParameters, v string) error { return checkFSType(v) }
+
+// checkFSType refuses filesystems that the node cannot make; empty is the default.
+func checkFSType(v string) error {
+	switch strings.ToLower(v) {
+	case "", "ext4", "ext3", "xfs":
+		return nil
+	}
+	return errValue
+}

@@ -1,0 +1,82 @@
+package ec2
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-dev/holdfast/internal/version"
+)
+
+// EndpointVariable names the environment variable with EC2's URL that AWS's
+// driver reads besides the SDK's own AWS_ENDPOINT_URL_EC2, which goes first.
+const EndpointVariable = "AWS_EC2_ENDPOINT"
+
+// Client talks to EC2 in one region.
+type Client struct {
+	api   *sdk.Client
+	clock clock.Clock
+	names *deviceNames
+
+	// reached: EC2 has answered once.
+	reached atomic.Bool
+
+	mu sync.Mutex
+	// tokens holds, by volume name, how many client tokens of it are known to
+	// be used up. It only saves calls: EC2 tells the same again.
+	tokens map[string]int
+	// unsure holds the snapshot names whose create may have been accepted, and
+	// when it was sent, until a look-up would have shown the snapshot.
+	unsure map[string]sentSnapshot
+}
+
+// LoadConfig reads region, credentials and endpoint as every SDK program does
+// (environment, shared files, web identity, container, instance role).
+func LoadConfig(ctx context.Context) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithEC2IMDSRegion(), config.WithAppID("holdfast-"+version.Version))
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("load the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, fmt.Errorf("no AWS region: set AWS_REGION, or let the process reach the instance metadata service")
+	}
+	if url := os.Getenv(EndpointVariable); url != "" {
+		cfg.BaseEndpoint = &url
+	}
+	return cfg, nil
+}
+
+// New makes a client.
+func New(cfg aws.Config, clk clock.Clock) *Client {
+	return &Client{
+		api: sdk.NewFromConfig(cfg, func(o *sdk.Options) {
+			o.HTTPClient = sentRecorder{next: o.HTTPClient}
+		}),
+		clock:  clk,
+		names:  newDeviceNames(clk),
+		tokens: map[string]int{},
+		unsure: map[string]sentSnapshot{},
+	}
+}
+
+// Reachable says whether EC2 has answered once, and asks it if not. Any answer
+// counts, throttling and refusals too: what they mean is for the request that
+// meets them, not for the health of the process.
+func (c *Client) Reachable(ctx context.Context) error {
+	if c.reached.Load() {
+		return nil
+	}
+	_, err := c.api.DescribeAvailabilityZones(ctx, &sdk.DescribeAvailabilityZonesInput{})
+	if err != nil && !isAnswer(err) {
+		return fmt.Errorf("ask EC2 for its availability zones: %w", translate(ctx, err, false))
+	}
+	c.reached.Store(true)
+	return nil
+}

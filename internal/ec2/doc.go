@@ -1,0 +1,18 @@
+// Package ec2 turns Holdfast's words for the cloud (package internal/ebs) into
+// calls of the EC2 API, and is the only importer of its SDK.
+//
+// Every method may be repeated with the same arguments, also by another process
+// after a crash: what is remembered lives in EC2. A volume is found by the tag
+// of its name before it is created, and created with a client token made of its
+// name; a snapshot, for which EC2 knows no token, is found by tag before each
+// create, and its create is sent once only.
+//
+// Reads of EC2 may lag behind writes
+// (https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html).
+// So what a read does not show is taken for absent only after it has been
+// missing for a while (appearWithin), and where a write answers a question
+// (detaching, device names) it is the write that is asked.
+//
+// Each wait polls at growing intervals and ends with its context. Nothing goes
+// on in the background.
+package ec2

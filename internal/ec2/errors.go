@@ -1,0 +1,177 @@
+package ec2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+// errorCodes says what EC2's error codes mean to us, see
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+// Throttling codes are the SDK's own list.
+var errorCodes = map[string]error{
+	"InvalidVolume.NotFound":                ebs.ErrNotFound,
+	"InvalidVolumeID.Malformed":             ebs.ErrNotFound,
+	"InvalidAttachment.NotFound":            ebs.ErrNotFound,
+	"InvalidSnapshot.NotFound":              ebs.ErrNotFound,
+	"InvalidSnapshotID.Malformed":           ebs.ErrNotFound,
+	"InvalidVolumeModification.NotFound":    ebs.ErrNotFound,
+	"InvalidInstanceID.NotFound":            ebs.ErrInstanceNotFound,
+	"InvalidInstanceID.Malformed":           ebs.ErrInstanceNotFound,
+	"IdempotentParameterMismatch":           ebs.ErrAlreadyExists,
+	"VolumeInUse":                           ebs.ErrInUse,
+	"InvalidSnapshot.InUse":                 ebs.ErrInUse,
+	"InvalidVolume.ZoneMismatch":            ebs.ErrZoneMismatch,
+	"InvalidVolumeID.ZoneMismatch":          ebs.ErrZoneMismatch,
+	"AttachmentLimitExceeded":               ebs.ErrAttachLimit,
+	"VolumeLimitExceeded":                   ebs.ErrLimitExceeded,
+	"MaxIOPSLimitExceeded":                  ebs.ErrLimitExceeded,
+	"InsufficientVolumeCapacity":            ebs.ErrLimitExceeded,
+	"SnapshotLimitExceeded":                 ebs.ErrLimitExceeded,
+	"PendingSnapshotLimitExceeded":          ebs.ErrLimitExceeded,
+	"VolumeModificationSizeLimitExceeded":   ebs.ErrLimitExceeded,
+	"VolumeModificationRateExceeded":        ebs.ErrModificationRate,
+	"SnapshotCreationPerVolumeRateExceeded": ebs.ErrSnapshotRate,
+	"ConcurrentSnapshotLimitExceeded":       ebs.ErrSnapshotRate,
+	"IncorrectState":                        ebs.ErrNotReady,
+	"IncorrectInstanceState":                ebs.ErrNotReady,
+	"IncorrectModificationState":            ebs.ErrNotReady,
+	"InvalidParameter":                      ebs.ErrInvalid,
+	"InvalidParameterCombination":           ebs.ErrInvalid,
+	"InvalidParameterDependency":            ebs.ErrInvalid,
+	"InvalidParameterValue":                 ebs.ErrInvalid,
+	"MissingParameter":                      ebs.ErrInvalid,
+	"UnknownParameter":                      ebs.ErrInvalid,
+	"UnknownVolumeType":                     ebs.ErrInvalid,
+	"UnsupportedOperation":                  ebs.ErrInvalid,
+	"ValidationError":                       ebs.ErrInvalid,
+	"VolumeIOPSLimit":                       ebs.ErrInvalid,
+	"InvalidZone.NotFound":                  ebs.ErrInvalid,
+	"InvalidAvailabilityZone":               ebs.ErrInvalid,
+	"InvalidTagKey.Malformed":               ebs.ErrInvalid,
+	"TagLimitExceeded":                      ebs.ErrInvalid,
+	"InvalidNextToken":                      ebs.ErrInvalidToken,
+	"InvalidPaginationToken":                ebs.ErrInvalidToken,
+	"UnauthorizedOperation":                 ebs.ErrUnauthorized,
+	"AuthFailure":                           ebs.ErrUnauthorized,
+	"Blocked":                               ebs.ErrUnauthorized,
+	"CustomerKeyHasBeenRevoked":             ebs.ErrUnauthorized,
+	"ExpiredToken":                          ebs.ErrUnauthorized,
+	"InvalidClientTokenId":                  ebs.ErrUnauthorized,
+	"OptInRequired":                         ebs.ErrUnauthorized,
+	"PendingVerification":                   ebs.ErrUnauthorized,
+	"RequestExpired":                        ebs.ErrUnauthorized,
+	"SignatureDoesNotMatch":                 ebs.ErrUnauthorized,
+}
+
+// meaning is our word for EC2's error code; nil where we have none.
+func meaning(code string) error {
+	if known, ok := errorCodes[code]; ok {
+		return known
+	}
+	if _, ok := retry.DefaultThrottleErrorCodes[code]; ok {
+		return ebs.ErrThrottled
+	}
+	return nil
+}
+
+// translate wraps our word for what went wrong around err. sent says that a
+// call that changes EC2 has left this process: without a definite answer it may
+// have been accepted.
+func translate(ctx context.Context, err error, sent bool) error {
+	if err == nil {
+		return nil
+	}
+	maybe := ebs.ErrUnavailable
+	if sent {
+		maybe = ebs.ErrMaybeAccepted
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", maybe, ctx.Err())
+	}
+	var answer smithy.APIError
+	if !errors.As(err, &answer) {
+		return fmt.Errorf("%w: %w", maybe, err)
+	}
+	if word := meaning(answer.ErrorCode()); word != nil {
+		return fmt.Errorf("%w: %w", word, err)
+	}
+	if httpStatus(err) >= http.StatusInternalServerError {
+		return fmt.Errorf("%w: %w", maybe, err)
+	}
+	return err // a refusal with a code that we do not know
+}
+
+// hasCode says whether err is EC2's answer with that error code.
+func hasCode(err error, code string) bool {
+	var answer smithy.APIError
+	return errors.As(err, &answer) && answer.ErrorCode() == code
+}
+
+// messageHas says whether EC2's answer contains a text.
+func messageHas(err error, part string) bool {
+	var answer smithy.APIError
+	return errors.As(err, &answer) && strings.Contains(strings.ToLower(answer.ErrorMessage()), part)
+}
+
+// isAnswer says whether EC2 answered at all, be it with an error.
+func isAnswer(err error) bool { return httpStatus(err) != 0 }
+
+func httpStatus(err error) int {
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) {
+		return response.HTTPStatusCode()
+	}
+	return 0
+}
+
+// read does a call that changes nothing.
+func read[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	out, err := call(ctx)
+	return out, translate(ctx, err, false)
+}
+
+// mutate does a call that changes EC2.
+func mutate[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	var sent atomic.Bool
+	out, err := call(context.WithValue(ctx, sentKey{}, &sent))
+	return out, translate(ctx, err, sent.Load())
+}
+
+// accepted marks an error that came after EC2 had accepted a change.
+func accepted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ebs.ErrMaybeAccepted, err)
+}
+
+type sentKey struct{}
+
+// sentRecorder notes in the context of a call that a request has reached a
+// connection. Without credentials or a listening peer none has, and then
+// nothing can have been accepted.
+type sentRecorder struct{ next aws.HTTPClient }
+
+func (r sentRecorder) Do(req *http.Request) (*http.Response, error) {
+	answer, err := r.next.Do(req)
+	var network *net.OpError
+	if errors.As(err, &network) && network.Op == "dial" {
+		return answer, err
+	}
+	if sent, ok := req.Context().Value(sentKey{}).(*atomic.Bool); ok {
+		sent.Store(true)
+	}
+	return answer, err
+}

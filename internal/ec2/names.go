@@ -1,0 +1,92 @@
+package ec2
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+// allDeviceNames are the names that AttachVolume is given, in AWS's driver's
+// order, so that attachments made by it are told from free names: /dev/xvdaa to
+// /dev/xvddx (EC2 refuses what follows), then /dev/sdb to /dev/sdz, together
+// enough for instances that take 127 volumes. The guest's kernel does not use
+// them on Nitro instances.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/device_naming.html
+var allDeviceNames = func() []string {
+	var names []string
+	for first := 'a'; first <= 'd'; first++ {
+		for second := 'a'; second <= 'z' && (first < 'd' || second <= 'x'); second++ {
+			names = append(names, fmt.Sprintf("/dev/xvd%c%c", first, second))
+		}
+	}
+	for letter := 'b'; letter <= 'z'; letter++ {
+		names = append(names, fmt.Sprintf("/dev/sd%c", letter))
+	}
+	return names
+}()
+
+// nameLag is for how long a name that was given stays taken although
+// DescribeInstances does not show it: it lags behind AttachVolume.
+const nameLag = 30 * time.Second
+
+// deviceNames gives each attachment that is under way on an instance a name of
+// its own.
+type deviceNames struct {
+	clock clock.Clock
+
+	mu    sync.Mutex
+	taken map[ebs.InstanceID]map[string]time.Time // until when; zero: until released
+}
+
+func newDeviceNames(clk clock.Clock) *deviceNames {
+	return &deviceNames{clock: clk, taken: map[ebs.InstanceID]map[string]time.Time{}}
+}
+
+// reserve takes the first name that is neither in use nor taken.
+func (d *deviceNames) reserve(on ebs.InstanceID, inUse map[string]bool) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forgetOld(on)
+	for _, name := range allDeviceNames {
+		if _, taken := d.taken[on][name]; !taken && !inUse[name] {
+			d.put(on, name, time.Time{})
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%w: all %d device names of %s are in use", ebs.ErrAttachLimit, len(allDeviceNames), on)
+}
+
+// release gives a name back: at once where the attachment was refused, after
+// nameLag where EC2 may have accepted it.
+func (d *deviceNames) release(on ebs.InstanceID, name string, accepted bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if accepted {
+		d.put(on, name, d.clock.Now().Add(nameLag))
+		return
+	}
+	delete(d.taken[on], name)
+}
+
+func (d *deviceNames) put(on ebs.InstanceID, name string, until time.Time) {
+	if d.taken[on] == nil {
+		d.taken[on] = map[string]time.Time{}
+	}
+	d.taken[on][name] = until
+}
+
+func (d *deviceNames) forgetOld(on ebs.InstanceID) {
+	now := d.clock.Now()
+	for name, until := range d.taken[on] {
+		if !until.IsZero() && until.Before(now) {
+			delete(d.taken[on], name)
+		}
+	}
+	if len(d.taken[on]) == 0 {
+		delete(d.taken, on)
+	}
+}

@@ -1,0 +1,443 @@
+package ec2
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/go-logr/logr"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+// tokensPerCall bounds how many used-up client tokens one call steps over. What
+// it learnt is kept, so the next call goes on from there.
+const tokensPerCall = 8
+
+// EnsureVolume makes the volume, or finds it where an earlier call did, and
+// waits until it can be attached.
+//
+//	a volume of the name   as wanted          it, once it is ready
+//	                       other than wanted  ErrAlreadyExists
+//	none                                      created under the name's client token
+//	 token of another      volume found       as above
+//	 or deleted volume     none found         created under the name's next token
+//	 quota reached         volume found       as above
+//	                       none found         ErrLimitExceeded
+//	 vanishes again                           ErrVanished
+func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.Volume, error) {
+	existing, err := c.volumeByName(ctx, want.Name)
+	if err != nil {
+		// An earlier call may have made it: without an answer we must not say that there is none.
+		return ebs.Volume{}, accepted(fmt.Errorf("look for a volume of that name: %w", err))
+	}
+	if existing == nil {
+		existing, err = c.create(ctx, want)
+		if err != nil {
+			return ebs.Volume{}, err
+		}
+	}
+	if err := differences(*existing, want); err != nil {
+		return ebs.Volume{}, err
+	}
+	vol, err := c.waitCreated(ctx, *existing)
+	if errors.Is(err, ebs.ErrVanished) {
+		c.useUpToken(want.Name)
+	}
+	return vol, accepted(err)
+}
+
+// create sends CreateVolume, and answers the volume that an earlier call made
+// where EC2 knows of one that the look-up by tag did not show yet.
+func (c *Client) create(ctx context.Context, want ebs.VolumeRequest) (*ebs.Volume, error) {
+	zone := want.Zone
+	if zone == (ebs.Zone{}) {
+		var err error
+		if zone, err = c.chooseZone(ctx, want.Name); err != nil {
+			return nil, err
+		}
+	}
+	for range tokensPerCall {
+		vol, err := c.createVolume(ctx, want, zone, c.token(want.Name))
+		switch {
+		case err == nil:
+			return &vol, nil
+		case errors.Is(err, ebs.ErrLimitExceeded):
+			found, lookErr := c.volumeByName(ctx, want.Name)
+			if found != nil || lookErr != nil {
+				return found, accepted(lookErr)
+			}
+			return nil, err
+		case !errors.Is(err, ebs.ErrAlreadyExists):
+			return nil, err
+		}
+		found, lookErr := c.behindToken(ctx, want.Name, err)
+		if found != nil || lookErr != nil {
+			return found, accepted(lookErr)
+		}
+		c.useUpToken(want.Name)
+	}
+	return nil, fmt.Errorf("%w: the volumes that %d client tokens of the name made are gone; the next call tries further ones", ebs.ErrNotReady, tokensPerCall)
+}
+
+// behindToken looks for the volume that holds the name's client token. EC2 says
+// so where that volume is deleted; else it may be one that cannot be seen yet,
+// and is waited for: a further token would make a second volume.
+func (c *Client) behindToken(ctx context.Context, name string, refusal error) (*ebs.Volume, error) {
+	if messageHas(refusal, "already deleted") {
+		return c.volumeByName(ctx, name)
+	}
+	var found *ebs.Volume
+	start := c.clock.Now()
+	err := c.poll(ctx, lagPolls, func(ctx context.Context) (bool, error) {
+		var err error
+		found, err = c.volumeByName(ctx, name)
+		return found != nil || c.clock.Since(start) >= appearWithin, err
+	})
+	return found, err
+}
+
+// token is the client token for the next attempt to create a volume of a name:
+// made of the name alone, so that any process finds the same.
+func (c *Client) token(name string) string {
+	c.mu.Lock()
+	used := c.tokens[name]
+	c.mu.Unlock()
+	if used > 0 {
+		name += "\x00" + strconv.Itoa(used)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])
+}
+
+// useUpToken notes that the name's present token can make no volume any more.
+func (c *Client) useUpToken(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens[name]++
+}
+
+// createVolume sends CreateVolume once, as far as we are concerned; the SDK may
+// repeat it under the same token.
+func (c *Client) createVolume(ctx context.Context, want ebs.VolumeRequest, zone ebs.Zone, token string) (ebs.Volume, error) {
+	in := &sdk.CreateVolumeInput{
+		ClientToken:       aws.String(token),
+		VolumeType:        types.VolumeType(want.Type),
+		TagSpecifications: tagSpecification(types.ResourceTypeVolume, want.Tags),
+	}
+	if zone.Name != "" {
+		in.AvailabilityZone = aws.String(zone.Name)
+	} else {
+		in.AvailabilityZoneId = aws.String(zone.ID)
+	}
+	if want.Size != 0 {
+		in.Size = aws.Int32(int32(want.Size))
+	}
+	if want.IOPS != 0 {
+		in.Iops = aws.Int32(want.IOPS)
+	}
+	if want.ThroughputMiBps != 0 {
+		in.Throughput = aws.Int32(want.ThroughputMiBps)
+	}
+	if want.Encrypted {
+		in.Encrypted = aws.Bool(true)
+	}
+	if want.KMSKeyID != "" {
+		in.KmsKeyId = aws.String(want.KMSKeyID)
+	}
+	if want.Snapshot != "" {
+		in.SnapshotId = aws.String(string(want.Snapshot))
+	}
+	out, err := mutate(ctx, func(ctx context.Context) (*sdk.CreateVolumeOutput, error) { return c.api.CreateVolume(ctx, in) })
+	if err != nil {
+		return ebs.Volume{}, err
+	}
+	return volumeFrom(types.Volume{
+		VolumeId: out.VolumeId, Size: out.Size, VolumeType: out.VolumeType, Iops: out.Iops, Throughput: out.Throughput,
+		Encrypted: out.Encrypted, KmsKeyId: out.KmsKeyId, AvailabilityZone: out.AvailabilityZone,
+		AvailabilityZoneId: out.AvailabilityZoneId, State: out.State, SnapshotId: out.SnapshotId, Tags: out.Tags,
+	}), nil
+}
+
+// chooseZone spreads volumes that may be anywhere over the region's zones, the
+// same name always to the same.
+func (c *Client) chooseZone(ctx context.Context, name string) (ebs.Zone, error) {
+	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeAvailabilityZonesOutput, error) {
+		return c.api.DescribeAvailabilityZones(ctx, &sdk.DescribeAvailabilityZonesInput{})
+	})
+	if err != nil {
+		return ebs.Zone{}, fmt.Errorf("list availability zones: %w", err)
+	}
+	var zones []ebs.Zone
+	for _, z := range out.AvailabilityZones {
+		// Local and wavelength zones are other types and do not offer every volume type.
+		if kind := aws.ToString(z.ZoneType); z.State == types.AvailabilityZoneStateAvailable && (kind == "" || kind == "availability-zone") {
+			zones = append(zones, ebs.Zone{Name: aws.ToString(z.ZoneName), ID: aws.ToString(z.ZoneId)})
+		}
+	}
+	if len(zones) == 0 {
+		return ebs.Zone{}, fmt.Errorf("%w: the region has no availability zone in state available", ebs.ErrUnavailable)
+	}
+	sort.Slice(zones, func(i, j int) bool { return zones[i].Name < zones[j].Name })
+	sum := fnv.New32a()
+	sum.Write([]byte(name))
+	return zones[sum.Sum32()%uint32(len(zones))], nil
+}
+
+// waitCreated waits until a volume is available or in use. A volume that is not
+// shown yet is waited for, one that is not shown any more has vanished: EC2
+// accepts a volume and lets it go again when its key cannot be used
+// (https://github.com/kubernetes-sigs/aws-ebs-csi-driver/issues/3010).
+func (c *Client) waitCreated(ctx context.Context, vol ebs.Volume) (ebs.Volume, error) {
+	if usable(vol.State) {
+		return vol, nil
+	}
+	start, misses, seen := c.clock.Now(), 0, false
+	log := stateLogger(ctx, vol.ID, "available")
+	err := c.poll(ctx, creationPolls, func(ctx context.Context) (bool, error) {
+		now, err := c.Volume(ctx, vol.ID)
+		switch {
+		case errors.Is(err, ebs.ErrNotFound):
+			misses++
+			if seen && misses >= 2 || c.clock.Since(start) >= appearWithin {
+				return false, vanished(vol)
+			}
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("look at volume %s: %w", vol.ID, err)
+		}
+		vol, misses, seen = now, 0, true
+		log(string(vol.State))
+		switch vol.State {
+		case ebs.VolumeDeleting, ebs.VolumeDeleted:
+			return false, vanished(vol)
+		case ebs.VolumeError:
+			return false, fmt.Errorf("%w: EC2 could not make volume %s, it is in state error: delete it and another is made", ebs.ErrNotReady, vol.ID)
+		}
+		return usable(vol.State), nil
+	})
+	if err != nil {
+		return ebs.Volume{}, fmt.Errorf("wait for volume %s, in state %s: %w", vol.ID, vol.State, err)
+	}
+	return vol, nil
+}
+
+func usable(s ebs.VolumeState) bool { return s == ebs.VolumeAvailable || s == ebs.VolumeInUse }
+
+func vanished(vol ebs.Volume) error {
+	key := "the account's default KMS key"
+	if vol.KMSKeyID != "" {
+		key = "KMS key " + vol.KMSKeyID
+	}
+	return fmt.Errorf("%w: the most likely cause is encryption: %s must exist, be enabled, and let this driver's identity use it (kms:CreateGrant, kms:GenerateDataKeyWithoutPlaintext, kms:Decrypt)", ebs.ErrVanished, key)
+}
+
+// differences is ErrAlreadyExists with all in which a volume is not what is wanted.
+func differences(vol ebs.Volume, want ebs.VolumeRequest) error {
+	var diffs []string
+	differs := func(what string, is, wanted any) {
+		diffs = append(diffs, fmt.Sprintf("%s is %v, wanted is %v", what, is, wanted))
+	}
+	if want.Size != 0 && vol.Size != want.Size {
+		differs("size in GiB", vol.Size, want.Size)
+	}
+	if vol.Type != want.Type {
+		differs("type", vol.Type, want.Type)
+	}
+	if vol.Snapshot != want.Snapshot {
+		differs("source snapshot", strconv.Quote(string(vol.Snapshot)), strconv.Quote(string(want.Snapshot)))
+	}
+	if want.IOPS != 0 && vol.IOPS != want.IOPS {
+		differs("iops", vol.IOPS, want.IOPS)
+	}
+	if want.ThroughputMiBps != 0 && vol.ThroughputMiBps != want.ThroughputMiBps {
+		differs("throughput in MiB/s", vol.ThroughputMiBps, want.ThroughputMiBps)
+	}
+	// An account may encrypt by default, so "encrypted though not asked for" is no difference.
+	if want.Encrypted && !vol.Encrypted {
+		differs("encrypted", false, true)
+	}
+	if !sameKey(vol.KMSKeyID, want.KMSKeyID) {
+		differs("KMS key", vol.KMSKeyID, want.KMSKeyID)
+	}
+	if !zoneAllowed(vol.Zone, want.AllowedZones) {
+		differs("zone", vol.Zone.Name, zoneNames(want.AllowedZones))
+	}
+	if diffs == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: volume %s has the name: %s", ebs.ErrAlreadyExists, vol.ID, strings.Join(diffs, ", "))
+}
+
+// sameKey compares a key as EC2 tells it, by ARN, with one as it was asked for.
+// An alias cannot be compared.
+func sameKey(arn, wanted string) bool {
+	switch {
+	case wanted == "", arn == "", strings.Contains(wanted, "alias/"):
+		return true
+	case strings.HasPrefix(wanted, "arn:"):
+		return arn == wanted
+	}
+	return arn == wanted || strings.HasSuffix(arn, "/"+wanted)
+}
+
+func zoneAllowed(is ebs.Zone, allowed []ebs.Zone) bool {
+	for _, z := range allowed {
+		if z.Name != "" && z.Name == is.Name || z.ID != "" && z.ID == is.ID {
+			return true
+		}
+	}
+	return len(allowed) == 0
+}
+
+func zoneNames(zones []ebs.Zone) string {
+	var names []string
+	for _, z := range zones {
+		if z.Name == "" {
+			z.Name = z.ID
+		}
+		names = append(names, z.Name)
+	}
+	return strings.Join(names, " or ")
+}
+
+// Volume looks a volume up; ErrNotFound where there is none.
+func (c *Client) Volume(ctx context.Context, id ebs.VolumeID) (ebs.Volume, error) {
+	if !id.WellFormed() {
+		return ebs.Volume{}, fmt.Errorf("%w: %q is no volume id", ebs.ErrNotFound, id)
+	}
+	volumes, err := c.describeVolumes(ctx, &sdk.DescribeVolumesInput{VolumeIds: []string{string(id)}})
+	if err != nil {
+		return ebs.Volume{}, err
+	}
+	if len(volumes) == 0 {
+		return ebs.Volume{}, fmt.Errorf("%w: volume %s", ebs.ErrNotFound, id)
+	}
+	return volumes[0], nil
+}
+
+// volumeByName looks for the volume that carries a name; nil where EC2 shows
+// none that is there to stay.
+func (c *Client) volumeByName(ctx context.Context, name string) (*ebs.Volume, error) {
+	volumes, err := c.describeVolumes(ctx, &sdk.DescribeVolumesInput{Filters: tagFilter(ebs.TagVolumeName, name)})
+	if err != nil {
+		return nil, err
+	}
+	var found []ebs.Volume
+	for _, v := range volumes {
+		if v.Tags[ebs.TagVolumeName] == name && v.State != ebs.VolumeDeleting && v.State != ebs.VolumeDeleted {
+			found = append(found, v)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return &found[0], nil
+	}
+	return nil, fmt.Errorf("%w: %d volumes carry the tag %s=%s, among them %s and %s: delete or rename all but one", ebs.ErrNotReady, len(found), ebs.TagVolumeName, name, found[0].ID, found[1].ID)
+}
+
+func (c *Client) describeVolumes(ctx context.Context, in *sdk.DescribeVolumesInput) ([]ebs.Volume, error) {
+	var volumes []ebs.Volume
+	pages := sdk.NewDescribeVolumesPaginator(c.api, in)
+	for pages.HasMorePages() {
+		page, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesOutput, error) { return pages.NextPage(ctx) })
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Volumes {
+			volumes = append(volumes, volumeFrom(v))
+		}
+	}
+	return volumes, nil
+}
+
+// DeleteVolume deletes a volume; one that does not exist, or is being deleted, is no error.
+func (c *Client) DeleteVolume(ctx context.Context, id ebs.VolumeID) error {
+	if !id.WellFormed() {
+		return nil
+	}
+	_, err := mutate(ctx, func(ctx context.Context) (*sdk.DeleteVolumeOutput, error) {
+		return c.api.DeleteVolume(ctx, &sdk.DeleteVolumeInput{VolumeId: aws.String(string(id))})
+	})
+	switch {
+	case errors.Is(err, ebs.ErrNotFound):
+		return nil
+	case errors.Is(err, ebs.ErrNotReady):
+		vol, lookErr := c.Volume(ctx, id)
+		if errors.Is(lookErr, ebs.ErrNotFound) || lookErr == nil && (vol.State == ebs.VolumeDeleting || vol.State == ebs.VolumeDeleted) {
+			return nil
+		}
+	}
+	return err
+}
+
+// stateLogger logs each state that a wait sees, once.
+func stateLogger(ctx context.Context, id ebs.VolumeID, desired string) func(actual string) {
+	last := ""
+	return func(actual string) {
+		if actual != last && actual != desired {
+			logr.FromContextOrDiscard(ctx).Info("Waiting for volume state", "volumeID", id, "actual", actual, "desired", desired)
+		}
+		last = actual
+	}
+}
+
+// tagFilter finds what carries a tag. EC2 takes * and ? in a filter for
+// wildcards unless they are escaped.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
+func tagFilter(key, value string) []types.Filter {
+	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(value)
+	return []types.Filter{{Name: aws.String("tag:" + key), Values: []string{escaped}}}
+}
+
+// tagSpecification is the tags of a create, in the order of their keys.
+func tagSpecification(kind types.ResourceType, tags map[string]string) []types.TagSpecification {
+	spec := types.TagSpecification{ResourceType: kind}
+	for k, v := range tags {
+		spec.Tags = append(spec.Tags, types.Tag{Key: aws.String(k), Value: aws.String(v)})
+	}
+	sort.Slice(spec.Tags, func(i, j int) bool { return *spec.Tags[i].Key < *spec.Tags[j].Key })
+	return []types.TagSpecification{spec}
+}
+
+func volumeFrom(v types.Volume) ebs.Volume {
+	vol := ebs.Volume{
+		ID:              ebs.VolumeID(aws.ToString(v.VolumeId)),
+		Size:            ebs.GiB(aws.ToInt32(v.Size)),
+		Type:            ebs.VolumeType(v.VolumeType),
+		IOPS:            aws.ToInt32(v.Iops),
+		ThroughputMiBps: aws.ToInt32(v.Throughput),
+		Encrypted:       aws.ToBool(v.Encrypted),
+		KMSKeyID:        aws.ToString(v.KmsKeyId),
+		Zone:            ebs.Zone{Name: aws.ToString(v.AvailabilityZone), ID: aws.ToString(v.AvailabilityZoneId)},
+		State:           ebs.VolumeState(v.State),
+		Snapshot:        ebs.SnapshotID(aws.ToString(v.SnapshotId)),
+		Tags:            tagsFrom(v.Tags),
+	}
+	for _, a := range v.Attachments {
+		vol.Attachments = append(vol.Attachments, ebs.Attachment{
+			Volume: vol.ID, Instance: ebs.InstanceID(aws.ToString(a.InstanceId)), DeviceName: aws.ToString(a.Device),
+			State: ebs.AttachmentState(a.State), Since: aws.ToTime(a.AttachTime),
+		})
+	}
+	return vol
+}
+
+func tagsFrom(tags []types.Tag) map[string]string {
+	m := make(map[string]string, len(tags))
+	for _, t := range tags {
+		m[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	return m
+}
