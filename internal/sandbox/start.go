@@ -178,7 +178,7 @@ func (s *Sandbox) prepare(ctx context.Context, o Options) error {
 	if err := s.bringOwn(ctx, o); err != nil {
 		return err
 	}
-	return writePauseImage(p.own("pause"), p.in("images", "pause.tar"))
+	return packImage(p.own("pause"), pauseImage, p.in("images", "pause.tar"))
 }
 
 // bringOwn puts this repository's programs into the sandbox's folder, so that it

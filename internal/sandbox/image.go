@@ -8,46 +8,48 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 )
 
-// writePauseImage packs a static program as the only file of an image, in the
+// packImage packs a static program as the only file of an image, in the
 // form that `docker save` writes and `ctr images import` reads.
-func writePauseImage(program, target string) error {
+func packImage(program, image, target string) error {
 	raw, err := os.ReadFile(program)
 	if err != nil {
-		return fmt.Errorf("pack the pause image: %w", err)
+		return fmt.Errorf("pack an image: %w", err)
 	}
-	layer, err := tarOf(tarFile{name: "pause", mode: 0o755, data: raw})
+	name := filepath.Base(program)
+	layer, err := tarOf(tarFile{name: name, mode: 0o755, data: raw})
 	if err != nil {
-		return fmt.Errorf("pack the pause image: %w", err)
+		return fmt.Errorf("pack an image: %w", err)
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
-		"config":       map[string]any{"Entrypoint": []string{"/pause"}, "User": "65535:65535"},
+		"config":       map[string]any{"Entrypoint": []string{"/" + name}, "User": "65535:65535"},
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hexSum(layer)}},
 	})
 	if err != nil {
-		return fmt.Errorf("pack the pause image: %w", err)
+		return fmt.Errorf("pack an image: %w", err)
 	}
 	configName := hexSum(config) + ".json"
 	manifest, err := json.Marshal([]map[string]any{{
-		"Config": configName, "RepoTags": []string{pauseImage}, "Layers": []string{"layer.tar"},
+		"Config": configName, "RepoTags": []string{image}, "Layers": []string{"layer.tar"},
 	}})
 	if err != nil {
-		return fmt.Errorf("pack the pause image: %w", err)
+		return fmt.Errorf("pack an image: %w", err)
 	}
-	image, err := tarOf(
+	archive, err := tarOf(
 		tarFile{name: configName, mode: 0o644, data: config},
 		tarFile{name: "manifest.json", mode: 0o644, data: manifest},
 		tarFile{name: "layer.tar", mode: 0o644, data: layer})
 	if err != nil {
-		return fmt.Errorf("pack the pause image: %w", err)
+		return fmt.Errorf("pack an image: %w", err)
 	}
-	if err := os.WriteFile(target, image, 0o644); err != nil {
-		return fmt.Errorf("write the pause image: %w", err)
+	if err := os.WriteFile(target, archive, 0o644); err != nil {
+		return fmt.Errorf("write an image: %w", err)
 	}
 	return nil
 }
