@@ -12,10 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-dev/holdfast/internal/image/catalog"
+	"github.com/holdfast-dev/holdfast/internal/version"
 )
-
-// defaultVersion is the version of this source tree.
-const defaultVersion = "v0.1.0"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -36,8 +34,8 @@ func newCommand() *cobra.Command {
 	o := catalog.Options{}
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.Binaries, "binaries", os.Getenv("HOLDFAST_BIN"),
-		"folder with the toolchain's static binaries (default: HOLDFAST_BIN); needed for the sidecars' images")
-	flags.StringVar(&o.Version, "version", defaultVersion, "version of the driver and tag of its images")
+		"folder with the toolchain's static binaries (default: HOLDFAST_BIN, else the user's cache, built if need be)")
+	flags.StringVar(&o.Version, "version", version.Version, "version of the driver and tag of its images")
 	root.AddCommand(buildCommand(&o), rootfsCommand(&o), listCommand())
 	return root
 }

@@ -15,14 +15,16 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/image"
+	"github.com/holdfast-dev/holdfast/internal/sandbox/toolchain"
 )
 
 // Options says what to build and where.
 type Options struct {
 	// Out is the folder of the tars, made if absent. Required.
 	Out string
-	// Binaries is the folder with the toolchain's static binaries. The images
-	// of the driver, pause and busybox do not need it.
+	// Binaries is the folder with the toolchain's static binaries; empty means
+	// the user's cache, where what is missing is built first. The images of the
+	// driver, pause and busybox do not need it.
 	Binaries string
 	// Only names the images to build; empty means all.
 	Only []string
@@ -53,7 +55,7 @@ func Build(ctx context.Context, o Options) ([]Built, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	s, err := newSource(o.Binaries, o.Version)
+	s, err := newSource(o)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +88,15 @@ func Rootfs(ctx context.Context, o Options, name, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := newSource(o.Binaries, o.Version)
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	s, err := newSource(o)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	img, err := chosen[0].make(ctx, s)
+	img, err := s.image(ctx, chosen[0])
 	if err != nil {
 		return fmt.Errorf("image %s: %w", name, err)
 	}
@@ -101,17 +106,18 @@ func Rootfs(ctx context.Context, o Options, name, dir string) error {
 // source is where the images' files come from.
 type source struct {
 	root        string // of our source tree
-	binaries    string
+	binaries    string // of the toolchain; empty until first needed
 	version     string
 	scratch     string // our own binaries, removed by close
 	programDirs []string
+	progress    io.Writer
 }
 
-func newSource(binaries, version string) (*source, error) {
-	if version == "" {
+func newSource(o Options) (*source, error) {
+	if o.Version == "" {
 		return nil, errors.New("images: no version given")
 	}
-	root, err := findRoot(".")
+	root, err := toolchain.FindRoot(".")
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +125,26 @@ func newSource(binaries, version string) (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
-	return &source{root: root, binaries: binaries, version: version, scratch: scratch, programDirs: programDirs}, nil
+	return &source{
+		root:        root,
+		binaries:    o.Binaries,
+		version:     o.Version,
+		scratch:     scratch,
+		programDirs: programDirs,
+		progress:    o.Progress,
+	}, nil
 }
 
 func (s *source) close() { os.RemoveAll(s.scratch) }
 
-func (s *source) build(ctx context.Context, e entry, out string) (Built, error) {
+func (s *source) image(ctx context.Context, e entry) (image.Image, error) {
 	img, err := e.make(ctx, s)
+	img.Ref = e.ref(s.version)
+	return img, err
+}
+
+func (s *source) build(ctx context.Context, e entry, out string) (Built, error) {
+	img, err := s.image(ctx, e)
 	if err != nil {
 		return Built{}, err
 	}
@@ -159,14 +178,18 @@ func (s *source) goBinary(ctx context.Context, pkg, ldflags string) (string, err
 }
 
 // toolchainBinary returns the path of one of the toolchain's binaries.
-func (s *source) toolchainBinary(name string) (string, error) {
+func (s *source) toolchainBinary(ctx context.Context, name string) (string, error) {
 	if s.binaries == "" {
-		return "", fmt.Errorf("%s comes from the toolchain: say where its binaries are (--binaries, or HOLDFAST_BIN)", name)
+		dir, err := toolchain.Build(ctx, toolchain.Options{Root: s.root, Out: s.progress})
+		if err != nil {
+			return "", fmt.Errorf("toolchain: %w", err)
+		}
+		s.binaries = dir
 	}
 	path := filepath.Join(s.binaries, name)
 	static, err := isStatic(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s is not in %s: build the toolchain first (go run ./cmd/sandbox build)", name, s.binaries)
+		return "", fmt.Errorf("%s is not in %s: `go run ./cmd/sandbox build` builds it into a folder and prints that", name, s.binaries)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)

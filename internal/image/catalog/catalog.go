@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,10 +14,7 @@ import (
 // names it too, so that the images' own choice is only a second line.
 const nonroot = "65532:65532"
 
-const (
-	repository = "ghcr.io/holdfast-dev/"
-	searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-)
+const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // entry is one image of the catalog.
 type entry struct {
@@ -27,16 +22,29 @@ type entry struct {
 	name string
 	// what is one line of help.
 	what string
+	// ref is the image's reference at a version of ours.
+	ref func(version string) string
+	// make lists the files; the reference is set by the caller.
 	make func(ctx context.Context, s *source) (image.Image, error)
 }
 
 // entries is the catalog, the driver's own images first.
 var entries = append([]entry{
-	{"driver", "the driver's controller half: binary and CA certificates", controllerImage},
-	{"driver-node", "the driver's node half: binary and file system tools", nodeImage},
-	{"pause", "stand-in for the container that holds a Pod's namespaces", pauseImage},
-	{"busybox", "stand-in for busybox, from this machine's static busybox", busyboxImage},
+	{"driver", "the driver's controller half: binary and CA certificates", ours("holdfast-driver"), controllerImage},
+	{"driver-node", "the driver's node half: binary and file system tools", ours("holdfast-driver-node"), nodeImage},
+	{"pause", "stand-in for the container that holds a Pod's namespaces", fixed("registry.k8s.io/pause:3.10"), pauseImage},
+	{"busybox", "stand-in for busybox, from this machine's static busybox", fixed("docker.io/library/busybox:1.37"), busyboxImage},
 }, toolchainEntries()...)
+
+// ours is the reference of an image that carries the driver's version.
+func ours(name string) func(version string) string {
+	return func(version string) string { return "ghcr.io/holdfast-dev/" + name + ":" + version }
+}
+
+// fixed is the reference of an image that others version.
+func fixed(ref string) func(version string) string {
+	return func(string) string { return ref }
+}
 
 // toolchainEntries are the images that hold one static binary of the toolchain
 // under the entry point that the registry's image has.
@@ -50,13 +58,12 @@ func toolchainEntries() []entry {
 		{"snapshot-controller", "v8.7.0"},
 	} {
 		ref := "registry.k8s.io/sig-storage/" + t.name + ":" + t.version
-		out = append(out, entry{t.name, "stand-in for " + ref, func(_ context.Context, s *source) (image.Image, error) {
-			binary, err := s.toolchainBinary(t.name)
+		out = append(out, entry{t.name, "stand-in for " + ref, fixed(ref), func(ctx context.Context, s *source) (image.Image, error) {
+			binary, err := s.toolchainBinary(ctx, t.name)
 			if err != nil {
 				return image.Image{}, err
 			}
 			return image.Image{
-				Ref:        ref,
 				Files:      []image.File{{Path: "/" + t.name, Mode: 0o755, Source: binary}},
 				Entrypoint: []string{"/" + t.name},
 				User:       nonroot,
@@ -73,6 +80,16 @@ func Names() []string {
 		names[i] = e.name
 	}
 	return names
+}
+
+// Refs returns the references of all images at a version of ours, in the order
+// of building.
+func Refs(version string) []string {
+	refs := make([]string, len(entries))
+	for i, e := range entries {
+		refs[i] = e.ref(version)
+	}
+	return refs
 }
 
 // Describe returns one line about the image of that short name.
@@ -122,7 +139,6 @@ func controllerImage(ctx context.Context, s *source) (image.Image, error) {
 		return image.Image{}, err
 	}
 	return image.Image{
-		Ref: repository + "holdfast-driver:" + s.version,
 		Files: []image.File{
 			{Path: "/holdfast-driver", Mode: 0o755, Source: driver},
 			{Path: "/etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Source: certificates},
@@ -150,7 +166,6 @@ func nodeImage(ctx context.Context, s *source) (image.Image, error) {
 		image.File{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 	)
 	return image.Image{
-		Ref:        repository + "holdfast-driver-node:" + s.version,
 		Files:      files,
 		Entrypoint: []string{"/holdfast-driver"},
 		Env:        []string{searchPath},
@@ -164,7 +179,6 @@ func pauseImage(ctx context.Context, s *source) (image.Image, error) {
 		return image.Image{}, err
 	}
 	return image.Image{
-		Ref:        "registry.k8s.io/pause:3.10",
 		Files:      []image.File{{Path: "/pause", Mode: 0o755, Source: pause}},
 		Entrypoint: []string{"/pause"},
 		User:       "65535:65535", // as in the registry's image
@@ -189,26 +203,8 @@ func busyboxImage(ctx context.Context, s *source) (image.Image, error) {
 		}
 	}
 	return image.Image{
-		Ref:   "docker.io/library/busybox:1.37",
 		Files: files,
 		Cmd:   []string{"sh"},
 		Env:   []string{searchPath},
 	}, nil
-}
-
-// findRoot returns the folder of our go.mod, at dir or above it.
-func findRoot(dir string) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		data, err := os.ReadFile(filepath.Join(at, "go.mod"))
-		if err == nil && strings.HasPrefix(string(data), "module github.com/holdfast-dev/holdfast\n") {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is not in Holdfast's source tree: no go.mod of github.com/holdfast-dev/holdfast there or above", dir)
-		}
-	}
 }

@@ -15,7 +15,7 @@ import (
 
 func newTestSource(t *testing.T) *source {
 	t.Helper()
-	s, err := newSource("", "v0.1.0")
+	s, err := newSource(Options{Version: "v0.1.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +93,12 @@ func TestToolchainBinaryRefusesWhatWouldNotStart(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct{ binaries, binary, want string }{
-		"no folder": {"", "csi-attacher", "--binaries"},
-		"absent":    {dir, "csi-provisioner", "build the toolchain first"},
-		"dynamic":   {dir, "csi-attacher", "CGO_ENABLED=0"},
-		"no ELF":    {dir, "csi-resizer", "bad magic number"},
+		"absent":  {dir, "csi-provisioner", "go run ./cmd/sandbox build"},
+		"dynamic": {dir, "csi-attacher", "CGO_ENABLED=0"},
+		"no ELF":  {dir, "csi-resizer", "bad magic number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := (&source{binaries: tc.binaries}).toolchainBinary(tc.binary)
+			_, err := (&source{binaries: tc.binaries}).toolchainBinary(context.Background(), tc.binary)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}

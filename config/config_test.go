@@ -1,0 +1,280 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-dev/holdfast/internal/image/catalog"
+	"github.com/holdfast-dev/holdfast/internal/version"
+)
+
+// kustomizations are the folders that a user applies.
+var kustomizations = []string{"default", "overlays/eks", "overlays/eks-irsa", "overlays/sandbox"}
+
+// object is one rendered object: as Kubernetes' types know it, and as data.
+type object struct {
+	name  string // "Kind/name"
+	typed runtime.Object
+	data  map[string]any
+}
+
+// rendered keeps what render has made: the tests read it and change nothing.
+var rendered = map[string][]object{}
+
+// render returns the objects of a kustomization, made by the library that
+// `kubectl apply -k` uses. A field that Kubernetes does not know is an error.
+func render(t *testing.T, dir string) []object {
+	t.Helper()
+	if objects, there := rendered[dir]; there {
+		return objects
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("kustomize %s: %v", dir, err)
+	}
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	var objects []object
+	for _, r := range resources.Resources() {
+		raw, err := r.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := object{name: r.GetKind() + "/" + r.GetName()}
+		if o.typed, _, err = strict.Decode(raw, nil, nil); err != nil {
+			t.Fatalf("%s in %s: %v", o.name, dir, err)
+		}
+		if err := yaml.Unmarshal(raw, &o.data); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
+	}
+	rendered[dir] = objects
+	return objects
+}
+
+// find returns the object of that name and type.
+func find[T runtime.Object](t *testing.T, objects []object, name string) T {
+	t.Helper()
+	for _, o := range objects {
+		if typed, ok := o.typed.(T); ok && o.name == name {
+			return typed
+		}
+	}
+	t.Fatalf("%s is not among the objects", name)
+	panic("unreachable")
+}
+
+// pods returns the Pod templates by the name of their owner.
+func pods(objects []object) map[string]corev1.PodSpec {
+	out := map[string]corev1.PodSpec{}
+	for _, o := range objects {
+		switch w := o.typed.(type) {
+		case *appsv1.Deployment:
+			out[o.name] = w.Spec.Template.Spec
+		case *appsv1.DaemonSet:
+			out[o.name] = w.Spec.Template.Spec
+		}
+	}
+	return out
+}
+
+func TestEveryContainerIsPinnedBoundedAndConfined(t *testing.T) {
+	built := catalog.Refs(version.Version)
+	for _, dir := range kustomizations {
+		for owner, pod := range pods(render(t, dir)) {
+			for _, c := range pod.Containers {
+				at := fmt.Sprintf("%s: %s: container %s", dir, owner, c.Name)
+				if !slices.Contains(built, c.Image) {
+					t.Errorf("%s: image %s is none that `images build` makes: %v", at, c.Image, built)
+				}
+				if c.ImagePullPolicy != corev1.PullIfNotPresent {
+					t.Errorf("%s: imagePullPolicy %q: an image that is loaded by hand would be pulled", at, c.ImagePullPolicy)
+				}
+				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+					t.Errorf("%s: requests for CPU and memory and a limit for memory are to be set", at)
+				}
+				if c.SecurityContext == nil || c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+					t.Errorf("%s: the root file system is to be read-only", at)
+				}
+				if c.LivenessProbe == nil {
+					t.Errorf("%s: no liveness probe: a hanging process would stay", at)
+				}
+			}
+		}
+	}
+}
+
+// The controller's Pod passes Pod Security "restricted", whatever its namespace
+// enforces. See https://kubernetes.io/docs/concepts/security/pod-security-standards/.
+func TestControllerIsRestricted(t *testing.T) {
+	pod := pods(render(t, "default"))["Deployment/holdfast-controller"]
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Error("the controller shares a namespace of the host")
+	}
+	s := pod.SecurityContext
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 {
+		t.Error("the controller may run as root")
+	}
+	if s == nil || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Error("the controller runs without the runtime's seccomp profile")
+	}
+	for _, v := range pod.Volumes {
+		if v.EmptyDir == nil && v.Projected == nil && v.Secret == nil && v.ConfigMap == nil {
+			t.Errorf("volume %s is of a type that \"restricted\" refuses", v.Name)
+		}
+	}
+	for _, c := range pod.Containers {
+		s := c.SecurityContext
+		if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Privileged != nil && *s.Privileged {
+			t.Errorf("container %s may gain privileges", c.Name)
+		}
+		if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			t.Errorf("container %s keeps capabilities", c.Name)
+		}
+	}
+}
+
+func TestNodeIsOneContainerWithoutRightsInTheCluster(t *testing.T) {
+	objects := render(t, "default")
+	pod := pods(objects)["DaemonSet/holdfast-node"]
+	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
+		t.Errorf("%d containers on a node, want one", len(pod.Containers)+len(pod.InitContainers))
+	}
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Error("a token is mounted on every node")
+	}
+	for _, o := range objects {
+		var subjects []rbacv1.Subject
+		switch b := o.typed.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			subjects = b.Subjects
+		case *rbacv1.RoleBinding:
+			subjects = b.Subjects
+		}
+		for _, s := range subjects {
+			if s.Name != "holdfast-controller" || s.Namespace != "holdfast-system" {
+				t.Errorf("%s gives rights to %s %s/%s", o.name, s.Kind, s.Namespace, s.Name)
+			}
+		}
+	}
+	for _, v := range pod.Containers[0].VolumeMounts {
+		if v.MountPath == "/var/lib/kubelet" && (v.MountPropagation == nil || *v.MountPropagation != corev1.MountPropagationBidirectional) {
+			t.Error("what the driver mounts would not be seen by kubelet and Pods")
+		}
+	}
+}
+
+// Rights are listed here once more on purpose: whoever widens a role says so in
+// two places.
+func TestRightsAreExactly(t *testing.T) {
+	want := []string{
+		"holdfast-attacher: csinodes.storage.k8s.io get list watch",
+		"holdfast-attacher: persistentvolumes get list patch watch",
+		"holdfast-attacher: volumeattachments.storage.k8s.io get list patch watch",
+		"holdfast-attacher: volumeattachments/status.storage.k8s.io patch",
+		"holdfast-leader-election: events create patch",
+		"holdfast-leader-election: leases.coordination.k8s.io create get update",
+		"holdfast-provisioner: csinodes.storage.k8s.io get list watch",
+		"holdfast-provisioner: events create patch",
+		"holdfast-provisioner: nodes get list watch",
+		"holdfast-provisioner: persistentvolumeclaims get list update watch",
+		"holdfast-provisioner: persistentvolumes create delete get list patch watch",
+		"holdfast-provisioner: storageclasses.storage.k8s.io get list watch",
+		"holdfast-provisioner: volumeattachments.storage.k8s.io get list watch",
+		"holdfast-provisioner: volumesnapshotcontents.snapshot.storage.k8s.io get",
+		"holdfast-provisioner: volumesnapshots.snapshot.storage.k8s.io get list update watch",
+		"holdfast-resizer: events create patch",
+		"holdfast-resizer: persistentvolumeclaims get list watch",
+		"holdfast-resizer: persistentvolumeclaims/status patch",
+		"holdfast-resizer: persistentvolumes get list patch watch",
+		"holdfast-snapshotter: events create patch",
+		"holdfast-snapshotter: volumesnapshotclasses.snapshot.storage.k8s.io get list watch",
+		"holdfast-snapshotter: volumesnapshotcontents.snapshot.storage.k8s.io get list patch watch",
+		"holdfast-snapshotter: volumesnapshotcontents/status.snapshot.storage.k8s.io patch update",
+	}
+	for _, dir := range kustomizations {
+		var got []string
+		for _, o := range render(t, dir) {
+			switch r := o.typed.(type) {
+			case *rbacv1.ClusterRole:
+				got = append(got, rights(r.Name, r.Rules)...)
+			case *rbacv1.Role:
+				got = append(got, rights(r.Name, r.Rules)...)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: rights (-want +got)\n%s", dir, diff)
+		}
+	}
+}
+
+// rights returns a line for each resource of a role.
+func rights(role string, rules []rbacv1.PolicyRule) []string {
+	var lines []string
+	for _, rule := range rules {
+		verbs := slices.Sorted(slices.Values(rule.Verbs))
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				if group != "" {
+					resource += "." + group
+				}
+				lines = append(lines, role+": "+resource+" "+strings.Join(verbs, " "))
+			}
+		}
+	}
+	return lines
+}
+
+// The two halves, kubelet and the sidecars meet at paths that are written down
+// in several places.
+func TestPathsAgree(t *testing.T) {
+	objects := render(t, "default")
+	driver := find[runtime.Object](t, objects, "CSIDriver/ebs.csi.aws.com")
+	if driver == nil {
+		t.Fatal("no CSIDriver")
+	}
+	node := pods(objects)["DaemonSet/holdfast-node"]
+	host := map[string]string{}
+	for _, v := range node.Volumes {
+		if v.HostPath != nil {
+			host[v.Name] = v.HostPath.Path
+		}
+	}
+	for name, want := range map[string]string{
+		"kubelet":      "/var/lib/kubelet",
+		"plugin":       "/var/lib/kubelet/plugins/ebs.csi.aws.com",
+		"registration": "/var/lib/kubelet/plugins_registry",
+		"dev":          "/dev",
+	} {
+		if host[name] != want {
+			t.Errorf("host path of volume %s is %q, want %q", name, host[name], want)
+		}
+	}
+	if want := "--kubelet-registration-path=" + host["plugin"] + "/csi.sock"; !slices.Contains(node.Containers[0].Args, want) {
+		t.Errorf("the node tells kubelet another socket than the one that it mounts: no %s", want)
+	}
+	controller := pods(objects)["Deployment/holdfast-controller"]
+	for _, c := range controller.Containers {
+		want := "--csi-address=/csi/csi.sock"
+		if c.Name == "holdfast-driver" {
+			want = "--endpoint=unix:///csi/csi.sock"
+		}
+		if !slices.Contains(c.Args, want) {
+			t.Errorf("container %s speaks over another socket: no %s", c.Name, want)
+		}
+	}
+}
