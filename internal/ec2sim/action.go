@@ -33,7 +33,8 @@ var (
 // actionTable is everything the simulator can do.
 func actionTable() map[string]*action {
 	table := map[string]*action{}
-	for _, group := range [][]action{zoneActions(), instanceActions(), volumeActions(), attachActions()} {
+	for _, group := range [][]action{zoneActions(), instanceActions(), volumeActions(), attachActions(),
+		snapshotActions(), modifyActions(), statusActions(), tagActions()} {
 		for _, a := range group {
 			table[a.name] = &a
 		}

@@ -95,12 +95,19 @@ func (s *Sim) detachDisk(v *Volume, dev string, force bool) (bool, error) {
 	return s.disks.Detach(v.ID, dev, force)
 }
 
+func (s *Sim) growDisk(v *Volume, to int32) error {
+	if v.RootOf != "" || to == v.SizeGiB {
+		return nil
+	}
+	return s.disks.Grow(v.ID, gib(to))
+}
+
 // advanceModification: the new size can be used from optimizing on.
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
 func (s *Sim) advanceModification(v *Volume, m *Modification, now time.Time) bool {
 	changed := false
 	if m.State == modModifying && !m.Usable.After(now) {
-		if err := s.disks.Grow(v.ID, gib(m.To.SizeGiB)); err != nil {
+		if err := s.growDisk(v, m.To.SizeGiB); err != nil {
 			s.cfg.Log.Error(err, "disk not grown", "volumeID", v.ID)
 			m.Trouble, m.Usable = err.Error(), now.Add(retryDisk)
 			return true

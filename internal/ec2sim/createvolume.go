@@ -167,6 +167,7 @@ func (r *request) sourceParam(v *Volume, size int32, sized bool) *APIError {
 		return refuse("InvalidParameterValue", "Volume initialization rate of %d is invalid; it must be between %d and %d.", rate, minInitRate, maxInitRate)
 	}
 	v.SizeGiB, v.InitRateMiBs = size, rate
+	v.Initialized = r.after(r.sim.delays.Initialize)
 	if sn.Encrypted { // a volume from an encrypted snapshot is encrypted
 		v.Encrypted = true
 		if v.KMSKeyID == "" {

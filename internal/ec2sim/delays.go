@@ -8,13 +8,16 @@ import (
 
 // Delays say how long each passing state lasts. The zero value: no time at all.
 type Delays struct {
-	Create   Duration `json:"create"`   // volume: creating
-	Delete   Duration `json:"delete"`   // volume: deleting
-	Attach   Duration `json:"attach"`   // attachment: attaching
-	Detach   Duration `json:"detach"`   // attachment: detaching
-	Modify   Duration `json:"modify"`   // modification: modifying
-	Optimize Duration `json:"optimize"` // modification: optimizing
-	Snapshot Duration `json:"snapshot"` // snapshot: pending
+	Create     Duration `json:"create"`     // volume: creating
+	Delete     Duration `json:"delete"`     // volume: deleting
+	Attach     Duration `json:"attach"`     // attachment: attaching
+	Detach     Duration `json:"detach"`     // attachment: detaching
+	Modify     Duration `json:"modify"`     // modification: modifying
+	Optimize   Duration `json:"optimize"`   // modification: optimizing
+	Initialize Duration `json:"initialize"` // volume from a snapshot: initializing
+	Snapshot   Duration `json:"snapshot"`   // snapshot: pending
+	// SnapshotSpacing is how far apart the snapshots of a volume have to be.
+	SnapshotSpacing Duration `json:"snapshotSpacing"`
 }
 
 // DefaultDelays are times as seen on EC2 for small volumes, with the optimizing
@@ -28,6 +31,9 @@ func DefaultDelays() Delays {
 		Modify:   Duration(time.Second),
 		Optimize: Duration(3 * time.Second),
 		Snapshot: Duration(2 * time.Second),
+		// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+		// (SnapshotCreationPerVolumeRateExceeded)
+		SnapshotSpacing: Duration(15 * time.Second),
 	}
 }
 

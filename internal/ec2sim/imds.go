@@ -157,7 +157,6 @@ func (s *Sim) metadataValues(i Instance) map[string]string {
 		// what was mapped at launch; volumes attached later do not show
 		"block-device-mapping/ami":  "xvda",
 		"block-device-mapping/root": rootDevice,
-		"block-device-mapping/ebs1": "xvda",
 	}
 	for n := range i.enis() {
 		values[fmt.Sprintf("network/interfaces/macs/%s/device-number", i.mac(n))] = strconv.Itoa(n)

@@ -38,7 +38,7 @@ func (s *Sim) Snapshot(id string) (Snapshot, bool) {
 	defer s.mu.Unlock()
 	s.advance()
 	sn := s.store.snapshots[id]
-	if sn == nil {
+	if sn == nil || s.copying[id] {
 		return Snapshot{}, false
 	}
 	return sn.clone(), true
@@ -50,8 +50,10 @@ func (s *Sim) Snapshots() []Snapshot {
 	defer s.mu.Unlock()
 	s.advance()
 	out := []Snapshot{}
-	for _, sn := range s.store.snapshots {
-		out = append(out, sn.clone())
+	for id, sn := range s.store.snapshots {
+		if !s.copying[id] {
+			out = append(out, sn.clone())
+		}
 	}
 	slices.SortFunc(out, func(a, b Snapshot) int { return cmp.Compare(a.ID, b.ID) })
 	return out

@@ -45,6 +45,7 @@ type Volume struct {
 	SnapshotID     string    `json:"snapshotId,omitempty"`
 	MultiAttach    bool      `json:"multiAttach,omitempty"`
 	InitRateMiBs   int32     `json:"initRateMiBs,omitempty"`
+	Initialized    time.Time `json:"initialized,omitzero"` // when a snapshot's content has arrived
 	Created        time.Time `json:"created"`
 	// RootOf names the instance whose root disk this is: it exists so that
 	// limits and device names count right, and has no file behind it.

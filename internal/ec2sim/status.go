@@ -1,0 +1,118 @@
+package ec2sim
+
+import (
+	"slices"
+	"time"
+)
+
+func statusActions() []action {
+	return []action{{
+		name:    "DescribeVolumeStatus",
+		handle:  describeVolumeStatus,
+		params:  params([]string{"VolumeId.N"}, filterParam, paging),
+		filters: []string{"availability-zone", "volume-status.status", "volume-status.details-name", "volume-status.details-status"},
+		bucket:  bucketDescribe,
+	}}
+}
+
+type statusDetailXML struct {
+	Name   string `xml:"name"`
+	Status string `xml:"status"`
+}
+
+type initXML struct {
+	Type      string `xml:"initializationType"`
+	Progress  int64  `xml:"progress"`
+	Remaining int64  `xml:"estimatedTimeToCompleteInSeconds"`
+}
+
+type volumeStatusXML struct {
+	VolumeID string               `xml:"volumeId"`
+	Zone     string               `xml:"availabilityZone"`
+	ZoneID   string               `xml:"availabilityZoneId"`
+	Status   string               `xml:"volumeStatus>status"`
+	Details  set[statusDetailXML] `xml:"volumeStatus>details"`
+	Init     *initXML             `xml:"initializationStatusDetails"`
+	Events   set[string]          `xml:"eventsSet"`
+	Actions  set[string]          `xml:"actionsSet"`
+}
+
+type statusAnswer struct {
+	answer
+	Statuses  set[volumeStatusXML] `xml:"volumeStatusSet"`
+	NextToken *string              `xml:"nextToken"`
+}
+
+// volumeStatusXML: a volume's input and output always work here; a volume from
+// a snapshot is initialized in the time that the delays give it.
+// https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-checks.html
+// https://docs.aws.amazon.com/ebs/latest/userguide/initalize-volume.html
+func (s *Sim) volumeStatusXML(v *Volume) volumeStatusXML {
+	x := volumeStatusXML{VolumeID: v.ID, Zone: v.Zone, ZoneID: s.zoneID(v.Zone), Status: "ok"}
+	io, initialized := "passed", "completed"
+	if v.State == stateCreating {
+		x.Status, io = "insufficient-data", "insufficient-data"
+	}
+	if v.SnapshotID != "" {
+		now := s.clock.Now()
+		x.Init = &initXML{Type: "default", Progress: 100}
+		if v.InitRateMiBs > 0 {
+			x.Init.Type = "provisioned-rate"
+		}
+		if left := v.Initialized.Sub(now); left > 0 {
+			initialized = "initializing"
+			x.Init.Progress, x.Init.Remaining = percent(v.Created, v.Initialized, now), int64((left+time.Second-1)/time.Second)
+		}
+	}
+	x.Details.Items = []statusDetailXML{{"io-enabled", io}, {"io-performance", "not-applicable"}, {"initialization-state", initialized}}
+	return x
+}
+
+func (x volumeStatusXML) fact(name string) []string {
+	var out []string
+	switch name {
+	case "availability-zone":
+		return []string{x.Zone}
+	case "volume-status.status":
+		return []string{x.Status}
+	case "volume-status.details-name":
+		for _, d := range x.Details.Items {
+			out = append(out, d.Name)
+		}
+	case "volume-status.details-status":
+		for _, d := range x.Details.Items {
+			out = append(out, d.Status)
+		}
+	}
+	return out
+}
+
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeVolumeStatus.html
+func describeVolumeStatus(r *request) (stampable, *APIError) {
+	ids := r.list("VolumeId")
+	filters, err := r.filters()
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := r.sim.wantedVolumes(ids)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allow(anything()); err != nil {
+		return nil, err
+	}
+	var found []volumeStatusXML
+	for _, v := range volumes {
+		if x := r.sim.volumeStatusXML(v); matchAll(filters, x.fact) {
+			found = append(found, x)
+		}
+	}
+	found, next, err := page(r, found, func(x volumeStatusXML) string { return x.VolumeID }, 1000, ids, "volumeIds")
+	if err != nil {
+		return nil, err
+	}
+	if r.dryRun() {
+		return nil, errDryRun
+	}
+	return &statusAnswer{Statuses: set[volumeStatusXML]{slices.Clip(found)}, NextToken: next}, nil
+}
