@@ -1,0 +1,133 @@
+//go:build e2e
+
+package examples
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/testenv"
+	"github.com/holdfast-dev/holdfast/test/e2e/stage"
+)
+
+func TestMain(m *testing.M) { stage.Main(m) }
+
+// example is a folder of examples/ while it is played.
+type example struct {
+	*stage.Stage
+	dir     string
+	applied []string
+}
+
+// tests are the tests of the folders, each under the folder's name.
+var tests = map[string]func(*testing.T, *example){
+	"01-gp3-claim-and-pod":       claimAndPod,
+	"02-statefulset":             statefulSet,
+	"03-snapshot-and-restore":    snapshotAndRestore,
+	"04-online-expansion":        onlineExpansion,
+	"05-in-tree-migration":       inTreeMigration,
+	"06-wrong-zone":              wrongZone,
+	"07-retain-and-delete":       retainAndDelete,
+	"08-raw-block-and-read-only": rawBlockAndReadOnly,
+	"09-io2-database":            io2Database,
+}
+
+// TestExamples plays each folder; a folder without a test, or a manifest that
+// its test did not apply, is a failure.
+func TestExamples(t *testing.T) {
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(root, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		t.Run(e.Name(), func(t *testing.T) {
+			t.Parallel()
+			play, ok := tests[e.Name()]
+			if !ok {
+				t.Fatalf("examples/%s has no test: add it to the table `tests`", e.Name())
+			}
+			number, _, _ := strings.Cut(e.Name(), "-")
+			x := &example{Stage: stage.For(t, "example-"+number), dir: filepath.Join(root, "examples", e.Name())}
+			t.Cleanup(x.deleteClasses)
+			play(t, x)
+			x.allApplied()
+		})
+	}
+}
+
+// manifests are the folder's manifests in their order.
+func (x *example) manifests() []string {
+	x.T.Helper()
+	files, err := filepath.Glob(filepath.Join(x.dir, "*.yaml"))
+	x.Must(err)
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	return files
+}
+
+func (x *example) allApplied() {
+	x.T.Helper()
+	for _, f := range x.manifests() {
+		if !slices.Contains(x.applied, f) {
+			x.T.Errorf("%s/%s was not applied", x.dir, f)
+		}
+	}
+}
+
+// apply applies manifests whose names begin with the numbers, as `kubectl
+// apply -f` does.
+func (x *example) apply(numbers ...string) {
+	x.T.Helper()
+	for _, n := range numbers {
+		x.applyWith(n, nil)
+	}
+}
+
+// applyWith is apply with words in capitals replaced, as the README's sed does.
+func (x *example) applyWith(number string, words map[string]string) {
+	x.T.Helper()
+	for _, f := range x.manifests() {
+		if !strings.HasPrefix(f, number+"-") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(x.dir, f))
+		x.Must(err)
+		manifest := string(text)
+		for word, value := range words {
+			if !strings.Contains(manifest, word) {
+				x.T.Fatalf("%s has no word %s to replace", f, word)
+			}
+			manifest = strings.ReplaceAll(manifest, word, value)
+		}
+		path := filepath.Join(x.T.TempDir(), f)
+		x.Must(os.WriteFile(path, []byte(manifest), 0o600))
+		x.Run("apply", "-f", path)
+		x.applied = append(x.applied, f)
+		return
+	}
+	x.T.Fatalf("%s has no manifest %s-…", x.dir, number)
+}
+
+// deleteClasses deletes the cluster-scoped objects of an example.
+func (x *example) deleteClasses() {
+	for _, f := range x.manifests() {
+		if !strings.HasPrefix(f, "10-") {
+			continue
+		}
+		if out, err := x.Kubectl(context.Background(), "delete", "-f", filepath.Join(x.dir, f), "--ignore-not-found"); err != nil {
+			x.T.Errorf("delete classes: %v\n%s", err, out)
+		}
+	}
+}
