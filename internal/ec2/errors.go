@@ -69,6 +69,7 @@ var errorCodes = map[string]error{
 	"CustomerKeyHasBeenRevoked":             ebs.ErrUnauthorized,
 	"ExpiredToken":                          ebs.ErrUnauthorized,
 	"InvalidClientTokenId":                  ebs.ErrUnauthorized,
+	"OperationNotPermitted":                 ebs.ErrUnauthorized,
 	"OptInRequired":                         ebs.ErrUnauthorized,
 	"PendingVerification":                   ebs.ErrUnauthorized,
 	"RequestExpired":                        ebs.ErrUnauthorized,
@@ -151,8 +152,8 @@ func mutate[T any](ctx context.Context, call func(context.Context) (T, error)) (
 
 // accepted marks an error that came after EC2 had accepted a change.
 func accepted(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ebs.ErrMaybeAccepted) {
+		return err
 	}
 	return fmt.Errorf("%w: %w", ebs.ErrMaybeAccepted, err)
 }

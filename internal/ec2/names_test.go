@@ -1,0 +1,70 @@
+package ec2
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+func TestAllDeviceNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range allDeviceNames {
+		if seen[name] {
+			t.Errorf("%s comes twice", name)
+		}
+		seen[name] = true
+	}
+	for name, want := range map[int]string{0: "/dev/xvdaa", 1: "/dev/xvdab", 25: "/dev/xvdaz", 26: "/dev/xvdba", 101: "/dev/xvddx", 102: "/dev/sdb", 126: "/dev/sdz"} {
+		if got := allDeviceNames[name]; got != want {
+			t.Errorf("name %d is %s, want %s: AWS's driver has that order", name, got, want)
+		}
+	}
+	if len(allDeviceNames) != 127 {
+		t.Errorf("%d names, want 127", len(allDeviceNames))
+	}
+}
+
+func TestDeviceNames(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
+	d := newDeviceNames(clk)
+	reserve := func(on ebs.InstanceID, inUse ...string) string {
+		t.Helper()
+		used := map[string]bool{}
+		for _, name := range inUse {
+			used[name] = true
+		}
+		name, err := d.reserve(on, used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	check := func(why, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: got %s, want %s", why, got, want)
+		}
+	}
+	check("the first is free", reserve("i-1"), "/dev/xvdaa")
+	check("the first is under way", reserve("i-1"), "/dev/xvdab")
+	check("instances have names of their own", reserve("i-2"), "/dev/xvdaa")
+	check("what the instance shows is in use", reserve("i-1", "/dev/xvdac"), "/dev/xvdad")
+	d.release("i-1", "/dev/xvdaa", false)
+	check("a refused name is free at once", reserve("i-1"), "/dev/xvdaa")
+	d.release("i-1", "/dev/xvdaa", true)
+	check("an accepted name stays taken though the instance may not show it", reserve("i-1", "/dev/xvdac"), "/dev/xvdae")
+	clk.Step(nameLag + time.Second)
+	check("until the instance must show it", reserve("i-1"), "/dev/xvdaa")
+
+	all := map[string]bool{}
+	for _, name := range allDeviceNames {
+		all[name] = true
+	}
+	if _, err := d.reserve("i-3", all); !errors.Is(err, ebs.ErrAttachLimit) {
+		t.Errorf("no name left: %v, want that the limit is reached", err)
+	}
+}
