@@ -1,6 +1,7 @@
 package ec2sim
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -57,3 +58,6 @@ func (a *action) knows(param string) bool {
 func (a *action) knowsFilter(name string) bool {
 	return slices.ContainsFunc(a.filters, func(f string) bool { return f == name || prefixPattern(f, name) })
 }
+
+// ActionNames are the actions that are modelled, in order.
+func (s *Sim) ActionNames() []string { return slices.Sorted(maps.Keys(s.actions)) }
