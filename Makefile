@@ -31,9 +31,9 @@ demo: packages ## Play a volume's life on a sandbox cluster; DEMO_KEEP=0 takes i
 sandbox-up: packages tools build ## Bring a cluster up on this machine with Holdfast installed (SANDBOX=name)
 	@go run ./test/install --name $(SANDBOX)
 sandbox-down: build ## Take it down; leaves nothing behind, also after a crash
-	@bin/sandbox down $(SANDBOX)
+	@bin/sandbox down --name $(SANDBOX)
 sandbox-status: build ## Show its nodes and components
-	@bin/sandbox status $(SANDBOX)
+	@bin/sandbox status --name $(SANDBOX)
 
 ##@ Build
 .PHONY: go-version packages tools build images
@@ -66,12 +66,12 @@ test-race: go-version ## The same with the race detector (needs a C compiler)
 test-root: packages ## Mounts, filesystems and loop devices on this machine
 	go test -tags root ./driver/... ./internal/...
 test-sanity: packages tools ## Kubernetes' csi-sanity against driver and simulator
-	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build --quiet) && export HOLDFAST_BIN && set -x && go test -count=1 -tags sanity ./test/sanity/...
+	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags sanity ./test/sanity/...
 test-node: packages ## The node service on hot-plugged NVMe disks in a small VM
 	go test -count=1 -tags vm ./test/node/...
 test-e2e: packages tools build ## Holdfast in a real cluster, from claim to deletion
-	@bin/sandbox down $(E2E_SANDBOX) >/dev/null
-	@trap 'bin/sandbox down $(E2E_SANDBOX)' EXIT; \
+	@bin/sandbox down --name $(E2E_SANDBOX)
+	@trap 'bin/sandbox down --name $(E2E_SANDBOX)' EXIT; \
 	  go run ./test/install --name $(E2E_SANDBOX); \
 	  HOLDFAST_SANDBOX=$(E2E_SANDBOX) go test -count=1 -p 1 -timeout 40m -tags e2e ./test/e2e/...
 test-sandbox: packages tools build ## The sandbox itself: side by side, killed, taken down
