@@ -1,7 +1,9 @@
 package blockdev
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +35,9 @@ func (d Device) SameNumber(major, minor uint32) bool {
 type Tree struct {
 	Sys string // "" means /sys
 	Dev string // "" means /dev
+
+	// nodeNumber replaces statNode in tests that cannot make device nodes.
+	nodeNumber func(path string) (major, minor uint32, block bool, err error)
 }
 
 func (t Tree) sys(elem ...string) string {
@@ -115,18 +120,31 @@ func (t Tree) diskOf(name string) (string, error) {
 
 // checkNode makes sure that the device node leads to the device: a node left
 // over from an earlier disk of that name would lead somewhere else.
-func checkNode(d Device) error {
-	var stat unix.Stat_t
-	if err := unix.Stat(d.Path, &stat); err != nil {
+func (t Tree) checkNode(d Device) error {
+	number := t.nodeNumber
+	if number == nil {
+		number = statNode
+	}
+	major, minor, block, err := number(d.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("device node %s: %w: %w", d.Path, err, ErrNoDevice)
+	case err != nil:
 		return fmt.Errorf("device node %s: %w", d.Path, err)
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+	case !block:
 		return fmt.Errorf("%s is no block device: %w", d.Path, ErrWrongDevice)
-	}
-	major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
-	if !d.SameNumber(major, minor) {
+	case !d.SameNumber(major, minor):
 		return fmt.Errorf("%s is device %d:%d, the kernel's %s is %d:%d: %w",
 			d.Path, major, minor, d.Name, d.Major, d.Minor, ErrWrongDevice)
 	}
 	return nil
+}
+
+// statNode reads the number of a device node.
+func statNode(path string) (major, minor uint32, block bool, err error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return 0, 0, false, err
+	}
+	return unix.Major(stat.Rdev), unix.Minor(stat.Rdev), stat.Mode&unix.S_IFMT == unix.S_IFBLK, nil
 }

@@ -132,10 +132,7 @@ func (f *Finder) Find(want Want) (Device, error) {
 	if err != nil {
 		return Device{}, fmt.Errorf("volume %s: %w", want.Volume, err)
 	}
-	if err := checkNode(d); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: %w", err, ErrNoDevice)
-		}
+	if err := f.tree.checkNode(d); err != nil {
 		return Device{}, fmt.Errorf("volume %s: %w", want.Volume, err)
 	}
 	if d.SizeBytes == 0 {

@@ -12,11 +12,11 @@ import (
 // filesystem. There is no udev in the machine, hence no by-id link: the disk is
 // found by its serial number.
 func TestLifeOnNVMe(t *testing.T) {
-	for _, fsType := range []string{"ext4", "xfs", "ext3"} {
+	for fsType, mib := range map[string]int64{"ext4": 64, "xfs": 320, "ext3": 64} {
 		t.Run(fsType, func(t *testing.T) {
 			n := startNode(t, blockdev.Options{})
 			attach(t, volumeB, 64) // another volume's disk, which must stay out of it
-			attach(t, volumeA, 512)
+			attach(t, volumeA, mib)
 			must(t, n.stage(volumeA, mountOf(fsType)))
 			must(t, n.stage(volumeA, mountOf(fsType)))
 			must(t, n.publish(volumeA, "pod", mountOf(fsType), false))
