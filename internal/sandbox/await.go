@@ -15,9 +15,8 @@ import (
 // Limits of the waits at a start. They are generous: on a machine that is busy
 // with a build, a start takes four times as long.
 const (
-	machineLimit = 30 * time.Second
-	apiLimit     = 2 * time.Minute
-	nodeLimit    = 3 * time.Minute
+	machineLimit   = 30 * time.Second
+	componentLimit = 3 * time.Minute
 )
 
 // pollEvery is the pause between two looks at something that is coming up.
@@ -65,6 +64,36 @@ func (s *Sandbox) await(ctx context.Context, what string, limit time.Duration, w
 			return fmt.Errorf("%s did not come up within %s: %w; logs are in %s", what, limit, err, s.Logs())
 		}
 	}
+}
+
+// awaitComponent waits until a component answers; of one that serves nothing, it is
+// not known when it does its work.
+func (s *Sandbox) awaitComponent(ctx context.Context, name string) error {
+	kind, node, _ := strings.Cut(name, "/")
+	var check func(context.Context) error
+	switch kind {
+	case Etcd:
+		check = func(ctx context.Context) error { return s.probe(ctx, topName, etcdURL+"/health") }
+	case APIServer, Forwarder:
+		check = func(ctx context.Context) error {
+			_, err := s.get(ctx, "/readyz")
+			return err
+		}
+	case EC2:
+		check = func(ctx context.Context) error { return getPlain(ctx, s.EC2Endpoint()+"/_sim/state") }
+	case Containerd:
+		check = func(ctx context.Context) error {
+			_, err := s.NodeCommand(ctx, node, "ctr", "version")
+			return err
+		}
+	case Kubelet:
+		check = func(ctx context.Context) error { return s.probe(ctx, node, "http://127.0.0.1:10248/healthz") }
+	case KubeProxy:
+		check = func(ctx context.Context) error { return s.probe(ctx, node, "http://127.0.0.1:10256/healthz") }
+	default:
+		return nil
+	}
+	return s.await(ctx, name, componentLimit, []string{name}, check)
 }
 
 // deadComponent is an error about the first of the components that has ended, with

@@ -51,16 +51,11 @@ func (s *Sandbox) powerOn(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	containerd, kubelet := Containerd+"/"+n.Name, Kubelet+"/"+n.Name
-	for _, c := range []string{containerd, kubelet} {
-		if err := s.StartComponent(ctx, c); err != nil {
-			return err
-		}
-	}
-	return s.await(ctx, "containerd of "+n.Name, nodeLimit, []string{containerd}, func(ctx context.Context) error {
-		_, err := s.NodeCommand(ctx, n.Name, "ctr", "version")
+	// A kubelet that finds no container runtime gives up.
+	if err := s.StartComponent(ctx, Containerd+"/"+n.Name); err != nil {
 		return err
-	})
+	}
+	return s.launch(ctx, Kubelet+"/"+n.Name)
 }
 
 // nodeSpec is what the node's first process is told. Nodes reach each other's Pods
@@ -90,30 +85,35 @@ func (s *Sandbox) nodeGroup(node string) string { return filepath.Join(cgroupOf(
 
 // joinNode waits until the node is Ready and its service rules are in place.
 func (s *Sandbox) joinNode(ctx context.Context, n Node) error {
-	kubelet, proxy := Kubelet+"/"+n.Name, KubeProxy+"/"+n.Name
-	err := s.await(ctx, "registration of "+n.Name, nodeLimit, []string{kubelet}, func(ctx context.Context) error {
-		_, err := s.nodeReady(ctx, n.Name)
-		return err
-	})
+	err := s.awaitNode(ctx, n, "registration of node "+n.Name, func(bool) error { return nil })
 	if err != nil {
 		return err
 	}
-	if err := s.StartComponent(ctx, proxy); err != nil {
+	if err := s.launch(ctx, KubeProxy+"/"+n.Name); err != nil {
 		return err
 	}
-	err = s.await(ctx, "node "+n.Name, nodeLimit, []string{kubelet, Containerd + "/" + n.Name}, func(ctx context.Context) error {
-		ready, err := s.nodeReady(ctx, n.Name)
-		if err == nil && !ready {
-			err = errors.New("not Ready")
+	err = s.awaitNode(ctx, n, "node "+n.Name, func(ready bool) error {
+		if !ready {
+			return errors.New("it is not Ready")
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	s.progress("%s (%s, %s) is Ready", n.Name, n.Zone, n.IP)
-	return s.await(ctx, "kube-proxy of "+n.Name, nodeLimit, []string{proxy}, func(ctx context.Context) error {
-		return s.probe(ctx, n.Name, "http://127.0.0.1:10256/healthz")
+	return s.awaitComponent(ctx, KubeProxy+"/"+n.Name)
+}
+
+// awaitNode waits until the API server has the node, in a state that is good.
+func (s *Sandbox) awaitNode(ctx context.Context, n Node, what string, good func(ready bool) error) error {
+	watch := []string{Kubelet + "/" + n.Name, Containerd + "/" + n.Name}
+	return s.await(ctx, what, componentLimit, watch, func(ctx context.Context) error {
+		ready, err := s.nodeReady(ctx, n.Name)
+		if err != nil {
+			return err
+		}
+		return good(ready)
 	})
 }
 
@@ -173,12 +173,10 @@ func (s *Sandbox) PowerOn(ctx context.Context, node string) error {
 	if err := s.powerOn(ctx, n); err != nil {
 		return err
 	}
-	if err := s.StartComponent(ctx, KubeProxy+"/"+node); err != nil {
+	if err := s.launch(ctx, KubeProxy+"/"+node); err != nil {
 		return err
 	}
-	return s.await(ctx, "kubelet of "+node, nodeLimit, []string{Kubelet + "/" + node}, func(ctx context.Context) error {
-		return s.probe(ctx, node, "http://127.0.0.1:10248/healthz")
-	})
+	return s.awaitComponent(ctx, Kubelet+"/"+node)
 }
 
 // LoadImages imports image archives, as `docker save` writes them, into all nodes.

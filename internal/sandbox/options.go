@@ -96,7 +96,10 @@ type Node struct {
 var (
 	nameForm     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 	instanceForm = regexp.MustCompile(`^i-[0-9a-f]{17}$`)
-	zoneForm     = regexp.MustCompile(`^us-east-1[a-f]$`)
+	// pathForm leaves out what some program takes for a separator: kubelet splits
+	// the names of authorities at commas, PATH is split at colons.
+	pathForm = regexp.MustCompile(`^[A-Za-z0-9._/+@=~-]*$`)
+	zoneForm = regexp.MustCompile(`^us-east-1[a-f]$`)
 )
 
 // maxNodes keeps addresses within one octet; nobody wants as many.
@@ -134,7 +137,7 @@ func (o Options) complete() (Options, []Node, error) {
 		return o, nil, err
 	}
 	for _, p := range append([]string{o.Dir}, o.Binaries, o.Own) {
-		if err := visibleInNodes(p); err != nil {
+		if err := usableInNodes(p); err != nil {
 			return o, nil, err
 		}
 	}
@@ -186,9 +189,12 @@ func completeNodes(specs []NodeSpec) ([]Node, error) {
 	return nodes, errors.Join(problems...)
 }
 
-// visibleInNodes refuses a path that nodes cannot see, since they have a folder of
-// their own there.
-func visibleInNodes(path string) error {
+// usableInNodes refuses a path that nodes cannot see, since they have a folder of
+// their own there, or that a program would misread.
+func usableInNodes(path string) error {
+	if !pathForm.MatchString(path) {
+		return fmt.Errorf("folder %q: some programs misread such a path; choose one of letters, digits and . _ / + @ = ~ -", path)
+	}
 	for _, s := range machine.Shadowed {
 		if path == s || strings.HasPrefix(path, s+"/") {
 			return fmt.Errorf("folder %s lies in %s, of which every node has its own: choose one outside of %s",

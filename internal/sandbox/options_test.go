@@ -21,6 +21,8 @@ func TestComplete(t *testing.T) {
 		"is /var/lib":    {"the same for the folder itself", Options{Dir: "/var/lib"}, "folder /var/lib lies in /var/lib"},
 		"programs there": {"programs must be visible as well", Options{Binaries: "/var/lib/x"}, "folder /var/lib/x lies in /var/lib"},
 		"deep folder":    {"a unix socket's address is short", Options{Dir: "/srv/" + strings.Repeat("x", 90)}, "choose a shorter one"},
+		"comma":          {"kubelet splits the name of an authority's file there", Options{Dir: "/srv/a,b"}, `folder "/srv/a,b": some programs misread such a path`},
+		"colon":          {"PATH is split there", Options{Binaries: "/srv/a:b"}, `folder "/srv/a:b"`},
 		"bad zone":       {"the simulated EC2 has one region", Options{Nodes: []NodeSpec{{Name: "n", Zone: "eu-west-1a"}}}, `zone "eu-west-1a" of node n: use us-east-1a to us-east-1f`},
 		"bad instance":   {"instance ids have EC2's form", Options{Nodes: []NodeSpec{{Name: "n", Zone: "us-east-1a", InstanceID: "i-1"}}}, `instance id "i-1" of node n: use i- and 17 hexadecimal digits`},
 		"node named top": {"that name is the outer machine's", Options{Nodes: []NodeSpec{{Name: "top", Zone: "us-east-1a"}}}, `node name "top"`},

@@ -209,8 +209,17 @@ func (s *Sandbox) stopComponent(ctx context.Context, name string, grace time.Dur
 	return err
 }
 
-// StartComponent starts a component again that was stopped or has ended.
+// StartComponent starts a component again that was stopped or has ended, and
+// returns when it answers. Nothing else restarts components: here, a crash stays one.
 func (s *Sandbox) StartComponent(ctx context.Context, name string) error {
+	if err := s.launch(ctx, name); err != nil {
+		return err
+	}
+	return s.awaitComponent(ctx, name)
+}
+
+// launch starts a component and does not wait for it.
+func (s *Sandbox) launch(ctx context.Context, name string) error {
 	c, err := s.rec.component(name)
 	if err != nil {
 		return err
