@@ -142,8 +142,11 @@ func waitForInstance(ctx context.Context, metadata *imds.Client, log logr.Logger
 		}
 		return last == nil, nil
 	})
+	if err != nil && last == nil {
+		return imds.Instance{}, err // stopped before the first answer
+	}
 	if err != nil {
-		return imds.Instance{}, fmt.Errorf("the instance metadata service does not answer (IMDSv2 from a Pod needs host networking or a hop limit of 2): %w", errors.Join(err, last))
+		return imds.Instance{}, fmt.Errorf("the instance metadata service does not answer (IMDSv2 from a Pod needs host networking or a hop limit of 2): %w (%w)", last, err)
 	}
 	log.Info("instance", "nodeID", instance.ID, "instanceType", instance.Type, "zone", instance.Zone)
 	return instance, nil
