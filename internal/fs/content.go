@@ -17,6 +17,7 @@ type content struct {
 	filesystem string // blkid's TYPE, also "crypto_LUKS", "LVM2_member", "swap"
 	partitions string // blkid's PTTYPE: "gpt", "dos"
 	unfinished bool   // an xfs whose mkfs was cut off
+	remains    *remains
 }
 
 // action is what may be done with a device.
@@ -33,6 +34,8 @@ const (
 func decide(found content, want Type, readOnly bool) (do action, as Type, err error) {
 	empty := found.filesystem == "" && found.partitions == ""
 	switch {
+	case found.remains != nil && found.remains.used:
+		return refuse, "", fmt.Errorf("%s: %w", found.remains.describe(), ErrContent)
 	case found.partitions != "":
 		return refuse, "", fmt.Errorf("a partition table (%s) instead of %s: %w", found.partitions, want, ErrContent)
 	case readOnly && (empty || found.unfinished):
@@ -52,9 +55,8 @@ func decide(found content, want Type, readOnly bool) (do action, as Type, err er
 
 // probe reads what the device holds.
 func probe(ctx context.Context, exec utilexec.Interface, device string) (content, error) {
-	// -p reads the device itself and no cache; the same question that
-	// mount-utils asks again before it formats.
-	out, err := exec.CommandContext(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device).CombinedOutput()
+	// -p reads the device itself and no cache.
+	out, err := exec.CommandContext(ctx, "blkid", "-p", "-o", "export", device).CombinedOutput()
 	found, err := parseBlkid(string(out), err)
 	if err != nil {
 		return content{}, fmt.Errorf("blkid %s: %w", device, err)
@@ -64,6 +66,12 @@ func probe(ctx context.Context, exec utilexec.Interface, device string) (content
 		return content{}, fmt.Errorf("read %s: %w: %w", device, err, ErrUnreadable)
 	}
 	found.unfinished = found.filesystem == string(XFS) && xfsUnfinished(head)
+	if found.filesystem == "" && found.partitions == "" {
+		found.remains, err = findRemains(device)
+	}
+	if err != nil {
+		return content{}, fmt.Errorf("read %s: %w: %w", device, err, ErrUnreadable)
+	}
 	return found, nil
 }
 
@@ -83,18 +91,23 @@ func parseBlkid(out string, err error) (content, error) {
 		return content{}, fmt.Errorf("%w: %s: %w", err, strings.TrimSpace(out), ErrUnreadable)
 	}
 	var found content
+	var others []string
 	for line := range strings.Lines(out) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		switch key {
-		case "TYPE":
+		switch {
+		case key == "TYPE":
 			found.filesystem = value
-		case "PTTYPE":
+		case key == "PTTYPE":
 			found.partitions = value
+		case key != "" && key != "DEVNAME" && !strings.HasPrefix(key, "PART_ENTRY_"):
+			others = append(others, key)
 		}
 	}
-	if found == (content{}) {
-		return content{}, fmt.Errorf("answer %q names neither TYPE nor PTTYPE: %w", out, ErrUnreadable)
+	if found == (content{}) && len(others) > 0 {
+		return content{}, fmt.Errorf("answer has %v and no TYPE: %w", others, ErrUnreadable)
 	}
+	// What is left is a partition: its entry in the table is found (PART_ENTRY_*),
+	// and nothing in it.
 	return found, nil
 }
 

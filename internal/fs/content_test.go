@@ -32,6 +32,8 @@ func TestDecide(t *testing.T) {
 		"LUKS":                 {"encrypted data is data", content{filesystem: "crypto_LUKS"}, Ext4, false, refuse, "", ErrContent},
 		"partitions":           {"a partitioned disk is in use", content{partitions: "gpt"}, Ext4, false, refuse, "", ErrContent},
 		"partitions besides":   {"a partition table beside a filesystem is no plain filesystem", content{filesystem: "ext4", partitions: "dos"}, Ext4, false, refuse, "", ErrContent},
+		"remains":              {"a filesystem without its head can be saved", content{remains: &remains{offset: 1, used: true}}, Ext4, false, refuse, "", ErrContent},
+		"remains of mkfs":      {"what nobody ever mounted holds nothing", content{remains: &remains{offset: 1}}, Ext4, false, format, Ext4, nil},
 		"unfinished":           {"mkfs that was cut off is done again", content{filesystem: "xfs", unfinished: true}, XFS, false, reformat, XFS, nil},
 		"unfinished, other":    {"nothing was ever in it, whatever it was to be", content{filesystem: "xfs", unfinished: true}, Ext4, false, reformat, Ext4, nil},
 		"unfinished read-only": {"read-only access repairs nothing", content{filesystem: "xfs", unfinished: true}, XFS, true, refuse, "", ErrContent},
@@ -61,14 +63,15 @@ func TestParseBlkid(t *testing.T) {
 		"ambivalent": {"status 8 is never taken for empty", "ambivalent result", exit(8), content{}, ErrUnreadable},
 		"other":      {"any other failure is never taken for empty", "", exit(1), content{}, ErrUnreadable},
 		"no program": {"a missing blkid is never taken for empty", "", utilexec.ErrExecutableNotFound, content{}, ErrUnreadable},
-		"no answer":  {"success without an answer is never taken for empty", "DEVNAME=/dev/x\n", nil, content{}, ErrUnreadable},
+		"partition":  {"an empty partition has an entry in the table and nothing else", "DEVNAME=/dev/x1\nPART_ENTRY_SCHEME=dos\nPART_ENTRY_NUMBER=1\n", nil, content{}, nil},
+		"strange":    {"something without a type is never taken for empty", "DEVNAME=/dev/x\nUUID=1\nUSAGE=other\n", nil, content{}, ErrUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseBlkid(tc.out, tc.err)
 			if !errors.Is(err, tc.is) {
 				t.Errorf("%s: want error %v, got %v", tc.why, tc.is, err)
 			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(content{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(content{}, remains{})); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tc.why, diff)
 			}
 		})

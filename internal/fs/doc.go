@@ -8,12 +8,15 @@
 //	nothing, device unreadable     refuse (ErrUnreadable)            refuse
 //	the wanted filesystem          fsck -a, mount, grow              mount
 //	ext3 where ext4 is wanted      fsck -a, mount as it is, grow     mount as it is
+//	nothing, copy of an ext superblock
+//	of a filesystem that was used  refuse (ErrContent)               refuse
 //	xfs that mkfs left unfinished  mkfs again, mount                 refuse
 //	another filesystem             refuse (ErrContent)               refuse
 //	partitions, LUKS, LVM, swap    refuse (ErrContent)               refuse
 //	an error, an ambivalent answer refuse (ErrUnreadable)            refuse
 //
-// Nothing is ever formatted but in the first and the fifth row, and a
+// Nothing is ever formatted but in the first row and that of the
+// unfinished xfs, and a
 // filesystem that fsck cannot repair by itself (ErrDamaged) stays as it is.
 //
 // Tools: blkid, mkfs.ext3, mkfs.ext4, mkfs.xfs, fsck and its helpers, mount,

@@ -198,3 +198,29 @@ func TestReadOnly(t *testing.T) {
 		t.Error("read-only access changed the disk")
 	}
 }
+
+// TestFilesystemWithoutHead: the beginning of a used filesystem was overwritten
+// by accident. blkid calls the disk empty; e2fsck could still save everything,
+// so it must not be formatted. A mkfs that was killed before it wrote the
+// superblock looks alike and may be done again.
+func TestFilesystemWithoutHead(t *testing.T) {
+	n := startNode(t, blockdev.Options{})
+	attach(t, volumeA, 256)
+	d := device(t, volumeA)
+	must(t, n.stage(volumeA, mountOf("ext4")))
+	must(t, n.publish(volumeA, "pod", mountOf("ext4"), false))
+	writeSynced(t, n.path("pod/data"), "not lost")
+	must(t, n.unpublish(volumeA, "pod"))
+	must(t, n.unstage(volumeA))
+	writeAt(t, d, 0, make([]byte, 4096))
+	before := checksum(t, diskName(t, volumeA))
+	wantCode(t, n.stage(volumeA, mountOf("ext4")), codes.FailedPrecondition, "e2fsck -b")
+	if checksum(t, diskName(t, volumeA)) != before {
+		t.Error("the disk was written to")
+	}
+	attach(t, volumeB, 256)
+	d = device(t, volumeB)
+	run(t, "mkfs.ext4", "-q", d)
+	writeAt(t, d, 0, make([]byte, 4096))
+	must(t, n.stage(volumeB, mountOf("ext4")))
+}

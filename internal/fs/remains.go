@@ -1,0 +1,124 @@
+package fs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// An ext filesystem whose beginning was overwritten looks empty to blkid, and
+// everything in it can still be saved with the copies of the superblock that it
+// keeps (e2fsck -b). findRemains looks for the first copy before anything is
+// formatted. A mkfs that was cut off leaves copies too, and no superblock, since
+// that is what it writes last; but its journal has never been used, so that
+// nobody can have mounted it and stored anything.
+//
+// Layout: Linux, Documentation/filesystems/ext4/{super,journal,ifork}.rst.
+
+// extCopies are the places of the first copy, in block group 1, for each block
+// size: a group has eight times as many blocks as a block has bytes, and with
+// blocks of 1 KiB the first group begins at block 1.
+var extCopies = []struct{ blockBytes, offset int64 }{
+	{1 << 10, (8<<10 + 1) << 10},
+	{2 << 10, 16 << 10 * (2 << 10)},
+	{4 << 10, 32 << 10 * (4 << 10)},
+}
+
+// remains is a superblock's copy.
+type remains struct {
+	offset int64 // where it is, in bytes
+	used   bool  // somebody has mounted the filesystem to write
+}
+
+// findRemains returns the copy of an ext superblock, nil if there is none.
+func findRemains(device string) (*remains, error) {
+	file, err := os.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return scanRemains(file)
+}
+
+func scanRemains(device io.ReaderAt) (*remains, error) {
+	for _, place := range extCopies {
+		superblock := make([]byte, 1024)
+		_, err := device.ReadAt(superblock, place.offset)
+		if errors.Is(err, io.EOF) {
+			continue // the device ends before
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !isExtCopy(superblock, place.blockBytes) {
+			continue
+		}
+		used, err := journalUsed(device, superblock, place.blockBytes)
+		return &remains{offset: place.offset, used: used}, err
+	}
+	return nil, nil
+}
+
+// isExtCopy reports whether this is the copy of a superblock in group 1 of an
+// ext filesystem with blocks of this size.
+func isExtCopy(superblock []byte, blockBytes int64) bool {
+	const magic = 0xEF53
+	little := binary.LittleEndian
+	return little.Uint16(superblock[0x38:]) == magic &&
+		little.Uint32(superblock[0x18:]) <= 6 && int64(1024)<<little.Uint32(superblock[0x18:]) == blockBytes &&
+		little.Uint16(superblock[0x5A:]) == 1
+}
+
+// journalUsed reports whether the filesystem's journal has ever been written
+// to. What cannot be told counts as used.
+func journalUsed(device io.ReaderAt, superblock []byte, blockBytes int64) (bool, error) {
+	const hasJournal = 0x4
+	if binary.LittleEndian.Uint32(superblock[0x5C:])&hasJournal == 0 {
+		return true, nil
+	}
+	block, ok := journalBlock(superblock)
+	if !ok {
+		return true, nil
+	}
+	journal := make([]byte, 32)
+	_, err := device.ReadAt(journal, block*blockBytes)
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	const magic, firstSequence = 0xC03B3998, 1
+	big := binary.BigEndian
+	fresh := big.Uint32(journal) == magic && big.Uint32(journal[0x18:]) == firstSequence && big.Uint32(journal[0x1C:]) == 0
+	return !fresh, nil
+}
+
+// journalBlock reads the journal's first block from the copy of its inode in
+// the superblock: the first extent where the inode has extents (ext4), else the
+// first direct block (ext3). ok is false for what is neither.
+func journalBlock(superblock []byte) (block int64, ok bool) {
+	const backedUp, extentMagic = 1, 0xF30A
+	little := binary.LittleEndian
+	inode := superblock[0x10C:]
+	if superblock[0xFD] != backedUp {
+		return 0, false
+	}
+	if little.Uint16(inode) != extentMagic {
+		return int64(little.Uint32(inode)), little.Uint32(inode) != 0
+	}
+	entries, depth := little.Uint16(inode[2:]), little.Uint16(inode[6:])
+	if entries == 0 || depth != 0 {
+		return 0, false
+	}
+	extent := inode[12:]
+	return int64(little.Uint16(extent[6:]))<<32 | int64(little.Uint32(extent[8:])), true
+}
+
+// describe is what an operator reads about remains.
+func (r remains) describe() string {
+	return fmt.Sprintf("no filesystem at its beginning and the copy of an ext superblock at byte %d: "+
+		"its data can be saved with e2fsck -b; to use the volume afresh, overwrite it with zeros", r.offset)
+}
