@@ -255,3 +255,55 @@ func otherType(fsType string) string {
 	}
 	return "xfs"
 }
+
+// TestGrowOnLoop grows an xfs while it is mounted; ext4 needs a right that some
+// build machines withhold and is grown in the test machine (test/node).
+func TestGrowOnLoop(t *testing.T) {
+	b := newBench(t)
+	d := b.attach(volumeA, 320)
+	must(t, b.stage(volumeA, mountOf("xfs")))
+	must(t, b.publish(volumeA, "pod", mountOf("xfs"), false))
+	must(t, os.Truncate(d.file, 640<<20))
+	b.run("losetup", "-c", "/dev/"+d.loop)
+	answer, err := b.node.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
+		VolumeId: volumeA, VolumePath: b.path("pod"), CapacityRange: &csi.CapacityRange{RequiredBytes: 640 << 20},
+	})
+	must(t, err)
+	if answer.GetCapacityBytes() != 640<<20 {
+		t.Errorf("the answer must be the disk's size, got %d", answer.GetCapacityBytes())
+	}
+	stats, err := b.node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: volumeA, VolumePath: b.path("pod")})
+	must(t, err)
+	if total := stats.GetUsage()[0].GetTotal(); total < 560<<20 {
+		t.Errorf("the filesystem must have the disk's 640 MiB, it has %d bytes", total)
+	}
+}
+
+// TestWrongLoopBehindLink: the link of one volume leads to another's file.
+func TestWrongLoopBehindLink(t *testing.T) {
+	b := newBench(t)
+	other := b.attach(volumeB, 64)
+	b.link(volumeA, other.loop)
+	wantCode(t, b.stage(volumeA, mountOf("ext4")), codes.FailedPrecondition, volumeB)
+	data, err := os.ReadFile(other.file)
+	must(t, err)
+	if strings.Trim(string(data), "\x00") != "" {
+		t.Error("the other volume was written to")
+	}
+	wantCode(t, b.stage("vol-0123456789abcdef9", mountOf("ext4")), codes.NotFound, "vol-0123456789abcdef9")
+}
+
+// TestBlockOnLoop publishes a raw block volume.
+func TestBlockOnLoop(t *testing.T) {
+	b := newBench(t)
+	b.attach(volumeA, 64)
+	must(t, b.stage(volumeA, blockOf()))
+	must(t, b.publish(volumeA, "block", blockOf(), false))
+	must(t, b.publish(volumeA, "block", blockOf(), false))
+	if size := b.run("blockdev", "--getsize64", b.path("block")); size != fmt.Sprint(64<<20) {
+		t.Errorf("the published device must have the volume's size, got %s", size)
+	}
+	wantCode(t, b.publish(volumeA, "block", blockOf(), true), codes.AlreadyExists, "read-only")
+	must(t, b.unpublish(volumeA, "block"))
+	must(t, b.unstage(volumeA))
+}
