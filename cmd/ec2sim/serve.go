@@ -153,8 +153,11 @@ func (o *serveOptions) apiListeners() ([]net.Listener, error) {
 		if file == nil {
 			return nil, fmt.Errorf("--listen-fd %d: no such file descriptor", fd)
 		}
-		l, err := net.FileListener(file)
-		if err := errors.Join(err, file.Close()); err != nil {
+		l, err := net.FileListener(file) // a duplicate
+		if err != nil {
+			return nil, fmt.Errorf("--listen-fd %d: %w", fd, err)
+		}
+		if err := file.Close(); err != nil {
 			return nil, fmt.Errorf("--listen-fd %d: %w", fd, err)
 		}
 		out = append(out, l)

@@ -4,16 +4,16 @@ package disk
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// stillTries is how often a copy is made anew because the source was written
-// to meanwhile.
-const stillTries = 20
+// stampTick is how coarse the time that a write leaves on a file may be: a
+// write that young hides another.
+const stampTick = 10 * time.Millisecond
 
 // errRestless: the source never rested long enough to be copied.
 var errRestless = errors.New("the volume is written to without a pause, so that no copy shows one point in time")
@@ -21,12 +21,13 @@ var errRestless = errors.New("the volume is written to without a pause, so that 
 // copyStill copies a file as it is at one point in time: by reference where
 // the filesystem can, else again and again until nothing was written during a
 // copy. (The kernel stamps every write of a loop device on the file.)
-func copyStill(from, to string) error {
-	for range stillTries {
+func copyStill(from, to string, patience time.Duration) error {
+	for begin := time.Now(); time.Since(begin) < patience; {
 		before, err := stamp(from)
 		if err != nil {
 			return err
 		}
+		settled := time.Since(before) > stampTick
 		cloned, err := copyOnce(from, to)
 		if err != nil {
 			return err
@@ -35,20 +36,20 @@ func copyStill(from, to string) error {
 		if err != nil {
 			return err
 		}
-		if cloned || before == after {
+		if cloned || settled && before.Equal(after) {
 			return nil
 		}
 	}
 	return errors.Join(errRestless, os.Remove(to))
 }
 
-// stamp changes with every write.
-func stamp(path string) (unix.Timespec, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return unix.Timespec{}, fmt.Errorf("%s: %w", path, err)
+// stamp is when the file was last written to.
+func stamp(path string) (time.Time, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}, err
 	}
-	return st.Mtim, nil
+	return info.ModTime(), nil
 }
 
 // copyFile copies a file that nobody writes to.

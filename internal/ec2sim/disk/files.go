@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Files keeps volumes and snapshots in a folder. Methods may be called from
@@ -18,6 +19,9 @@ type Files struct {
 	dir string
 	// machineDev is the machine's own /dev, with all loop devices.
 	machineDev string
+	// patience is for how long a snapshot's copy is made anew because the
+	// volume was written to meanwhile.
+	patience time.Duration
 	// loops guards the making and clearing of loop devices.
 	loops sync.Mutex
 }
@@ -25,7 +29,7 @@ type Files struct {
 // New keeps content below dir, which it makes. Loop devices are opened in the
 // /dev that this process sees.
 func New(dir string) (*Files, error) {
-	f := &Files{dir: dir, machineDev: "/dev"}
+	f := &Files{dir: dir, machineDev: "/dev", patience: 5 * time.Second}
 	for _, d := range []string{f.path("volumes"), f.path("snapshots")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("folder of disks: %w", err)
@@ -97,7 +101,7 @@ func (f *Files) DeleteVolume(volumeID string) error { return remove(f.volumePath
 // CreateSnapshot copies what has reached the volume. What an instance still
 // holds in its own cache has not, as with EBS: it has to be synced first.
 func (f *Files) CreateSnapshot(volumeID, snapshotID string) error {
-	if err := copyStill(f.volumePath(volumeID), f.snapshotPath(snapshotID)); err != nil {
+	if err := copyStill(f.volumePath(volumeID), f.snapshotPath(snapshotID), f.patience); err != nil {
 		return fmt.Errorf("snapshot %s of %s: %w", snapshotID, volumeID, err)
 	}
 	return nil

@@ -1,0 +1,236 @@
+//go:build linux
+
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const mib = 1 << 20
+
+func newFiles(t *testing.T) *Files {
+	t.Helper()
+	f, err := New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write puts bytes into a file at an offset.
+func write(t *testing.T, path string, at int64, data string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	_, err = file.WriteAt([]byte(data), at)
+	must(t, errors.Join(err, file.Sync(), file.Close()))
+}
+
+func read(t *testing.T, path string, at int64, n int) string {
+	t.Helper()
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	buf := make([]byte, n)
+	_, err = file.ReadAt(buf, at)
+	must(t, err)
+	return string(buf)
+}
+
+// used is how many bytes a file takes on its disk.
+func used(t *testing.T, path string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Stat(path, &st))
+	return st.Blocks * 512
+}
+
+// TestSnapshotAndRestore: a snapshot is what the volume held, holes stay
+// holes, and a restored volume may be larger.
+func TestSnapshotAndRestore(t *testing.T) {
+	f := newFiles(t)
+	must(t, f.CreateVolume("vol-a", "", 4096*mib))
+	write(t, f.volumePath("vol-a"), 0, "begin")
+	write(t, f.volumePath("vol-a"), 2048*mib+100, "middle")
+	must(t, f.CreateSnapshot("vol-a", "snap-a"))
+	write(t, f.volumePath("vol-a"), 0, "later")
+	must(t, f.CreateVolume("vol-b", "snap-a", 5000*mib))
+	path := f.volumePath("vol-b")
+	if got := read(t, path, 0, 5) + read(t, path, 2048*mib+100, 6); got != "beginmiddle" {
+		t.Errorf("restored %q", got)
+	}
+	if got := read(t, path, 4999*mib, 4); got != "\x00\x00\x00\x00" {
+		t.Errorf("behind the snapshot is %q, want zeros", got)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != 5000*mib {
+		t.Errorf("size %d, %v", info.Size(), err)
+	}
+	for _, p := range []string{f.volumePath("vol-a"), f.snapshotPath("snap-a"), path} {
+		if n := used(t, p); n > mib {
+			t.Errorf("%s takes %d bytes, yet it holds 11", p, n)
+		}
+	}
+}
+
+// TestSnapshotWaitsForRest: while something writes, a copy would show two
+// points in time; it is made when the writing pauses, or not at all.
+func TestSnapshotWaitsForRest(t *testing.T) {
+	f := newFiles(t)
+	must(t, f.CreateVolume("vol-a", "", 64*mib))
+	write(t, f.volumePath("vol-a"), 0, strings.Repeat("x", 32*mib))
+	f.patience = 500 * time.Millisecond
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		file, err := os.OpenFile(f.volumePath("vol-a"), os.O_RDWR, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		for n := int64(0); ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := file.WriteAt([]byte("y"), n%mib); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	err := f.CreateSnapshot("vol-a", "snap-a")
+	close(stop)
+	<-stopped
+	if _, cloned := os.Stat(f.snapshotPath("snap-a")); err == nil && cloned == nil && !clones(t, f) {
+		t.Error("a volume that is written to all the time was copied as if it rested")
+	}
+	if err != nil && !errors.Is(err, errRestless) {
+		t.Error(err)
+	}
+	f.patience = 10 * time.Second
+	must(t, f.CreateSnapshot("vol-a", "snap-b"))
+	if !bytes.Equal(readAll(t, f.volumePath("vol-a")), readAll(t, f.snapshotPath("snap-b"))) {
+		t.Error("the snapshot of a resting volume differs from it")
+	}
+}
+
+func readAll(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return data
+}
+
+// clones tells whether the filesystem copies by reference, at one instant.
+func clones(t *testing.T, f *Files) bool {
+	t.Helper()
+	must(t, f.CreateVolume("vol-probe", "", mib))
+	cloned, err := copyOnce(f.volumePath("vol-probe"), f.path("probe"))
+	must(t, err)
+	return cloned
+}
+
+func TestDeleteTwice(t *testing.T) {
+	f := newFiles(t)
+	must(t, f.CreateVolume("vol-a", "", mib))
+	must(t, f.CreateSnapshot("vol-a", "snap-a"))
+	for range 2 {
+		must(t, f.DeleteVolume("vol-a"))
+		must(t, f.DeleteSnapshot("snap-a"))
+	}
+	for _, p := range []string{f.volumePath("vol-a"), f.snapshotPath("snap-a")} {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", p, err)
+		}
+	}
+}
+
+func TestCreateThatFailsLeavesNothing(t *testing.T) {
+	f := newFiles(t)
+	if err := f.CreateVolume("vol-a", "", 1<<62); err == nil {
+		t.Error("a volume larger than any file was made")
+	}
+	if err := f.CreateVolume("vol-b", "snap-none", mib); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("from a snapshot without content: %v", err)
+	}
+	if err := f.CreateSnapshot("vol-none", "snap-a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a volume without content: %v", err)
+	}
+	for _, kind := range []string{"volumes", "snapshots"} {
+		left, err := filepath.Glob(f.path(kind, "*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left: %v %v", left, err)
+		}
+	}
+}
+
+// TestReconcileFiles: what no record knows goes, what a record knows must be
+// there.
+func TestReconcileFiles(t *testing.T) {
+	f := newFiles(t)
+	must(t, f.CreateVolume("vol-a", "", mib))
+	must(t, f.CreateVolume("vol-half", "", mib))
+	must(t, f.CreateSnapshot("vol-a", "snap-a"))
+	must(t, f.CreateSnapshot("vol-a", "snap-half"))
+	must(t, f.Reconcile(map[string][]string{"vol-a": nil}, []string{"snap-a"}))
+	for path, want := range map[string]bool{
+		f.volumePath("vol-a"): true, f.volumePath("vol-half"): false, f.snapshotPath("snap-a"): true, f.snapshotPath("snap-half"): false,
+	} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", path, err, want)
+		}
+	}
+	if err := f.Reconcile(map[string][]string{"vol-lost": nil}, nil); err == nil || !strings.Contains(err.Error(), "vol-lost") {
+		t.Errorf("a recorded volume without file: %v", err)
+	}
+	if _, err := os.Stat(f.volumePath("vol-a")); err != nil {
+		t.Errorf("a state that cannot be right deleted files: %v", err)
+	}
+}
+
+// TestGrowKeepsContent: growing is done once, and never makes smaller.
+func TestGrowKeepsContent(t *testing.T) {
+	f := newFiles(t)
+	must(t, f.CreateVolume("vol-a", "", mib))
+	write(t, f.volumePath("vol-a"), 5, "data")
+	for _, size := range []int64{3 * mib, 3 * mib, 2 * mib} {
+		must(t, f.Grow("vol-a", size))
+	}
+	if info, err := os.Stat(f.volumePath("vol-a")); err != nil || info.Size() != 3*mib {
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+	if got := read(t, f.volumePath("vol-a"), 5, 4); got != "data" {
+		t.Errorf("content %q", got)
+	}
+	if err := f.Grow("vol-none", mib); err == nil {
+		t.Error("a volume without content grew")
+	}
+}
+
+// waitFor polls until a condition holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
