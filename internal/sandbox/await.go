@@ -103,8 +103,11 @@ func (s *Sandbox) deadComponent(ctx context.Context, names []string) error {
 		return nil
 	}
 	all, err := s.Components(ctx)
+	if ctx.Err() != nil {
+		return nil // the wait itself says so
+	}
 	if err != nil {
-		return nil // the wait itself says what is wrong
+		return fmt.Errorf("the sandbox does not run any more: %w; %s", err, lastLines(s.Log(topName)))
 	}
 	for _, c := range all {
 		if c.Exit == nil || !slices.Contains(names, c.Name) {

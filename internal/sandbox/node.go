@@ -63,7 +63,7 @@ func (s *Sandbox) powerOn(ctx context.Context, n Node) error {
 func (s *Sandbox) nodeSpec(n Node) machine.Spec {
 	p := s.paths()
 	spec := machine.Spec{
-		Kind: machine.Node, Name: n.Name, Socket: p.socket(n.Name), Keep: s.keep(),
+		Kind: machine.Node, Name: n.Name, Socket: p.socket(n.Name), Keep: s.visible(),
 		Addresses: []string{n.IP.String() + "/24"},
 		Routes:    []machine.Route{{To: "0.0.0.0/0", Via: topIP}},
 		Cgroups:   s.rec.Cgroups,
@@ -252,13 +252,16 @@ func (s *Sandbox) Exec(ctx context.Context, node string, streams Streams, argv .
 	if _, err := s.node(node); err != nil {
 		return err
 	}
+	if len(argv) == 0 {
+		return fmt.Errorf("no command given for %s", node)
+	}
 	pipes, err := openPipes(streams)
 	if err != nil {
-		return fmt.Errorf("run %s on %s: %w", strings.Join(argv, " "), node, err)
+		return fmt.Errorf("run %s on %s: %w", argv[0], node, err)
 	}
-	req := initd.Request{Name: strings.Join(argv, " "), Argv: argv, Env: daemonEnv(s.rec.Binaries)}
+	req := initd.Request{Name: argv[0], Argv: argv, Env: daemonEnv(s.rec.Binaries)}
 	exit, err := s.init(node).Run(ctx, req, pipes.files[0], pipes.files[1], pipes.files[2])
-	if err := errors.Join(err, pipes.finish()); err != nil {
+	if err := errors.Join(err, pipes.finish(ctx)); err != nil {
 		return fmt.Errorf("on %s: %w", node, err)
 	}
 	if exit.Code != 0 {

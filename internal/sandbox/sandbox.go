@@ -26,6 +26,8 @@ type Sandbox struct {
 	api *http.Client
 	// ended is closed when top has ended, if this process started it.
 	ended <-chan struct{}
+	// keep cancels the take-down at the end of the context that Start was given.
+	keep func() bool
 	// began is when Start was called, for its progress lines.
 	began time.Time
 }
@@ -52,7 +54,10 @@ func OpenAt(name, dir string) (*Sandbox, error) {
 	if _, err := s.top().PID(ctx); err != nil {
 		return nil, fmt.Errorf("sandbox %s does not run any more: %w; remove what is left with `sandbox down`", name, err)
 	}
-	return s, s.connect()
+	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // connect makes the client for the API server.
@@ -232,6 +237,9 @@ func (s *Sandbox) launch(ctx context.Context, name string) error {
 
 // Down ends the sandbox and removes everything that is left of it.
 func (s *Sandbox) Down(ctx context.Context) error {
+	if s.keep != nil {
+		s.keep() // it must not hit a later sandbox of the same name
+	}
 	err := takeDown(ctx, s.rec.Name, s.rec.Dir, removeAll)
 	if s.ended == nil || err != nil {
 		return err

@@ -55,10 +55,10 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 		return nil, errors.Join(err, takeDown(clean, o.Name, o.Dir, what))
 	}
 	if !o.Detach {
-		context.AfterFunc(ctx, func() {
+		s.keep = context.AfterFunc(ctx, func() {
 			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), downLimit)
 			defer cancel()
-			if err := s.Down(clean); err != nil {
+			if err := takeDown(clean, s.rec.Name, s.rec.Dir, removeAll); err != nil {
 				fmt.Fprintf(s.out, "take sandbox %s down: %v\n", s.rec.Name, err)
 			}
 		})
@@ -232,7 +232,7 @@ func (s *Sandbox) startTop(ctx context.Context, o Options, listeners []*os.File)
 	p := s.paths()
 	spec := machine.Spec{
 		Kind: machine.Top, Name: topName, Socket: p.socket(topName), DieWithParent: !o.Detach,
-		Keep: s.keep(), Listeners: []string{apiListener, ec2Listener},
+		Keep: s.visible(), Listeners: []string{apiListener, ec2Listener},
 		Addresses: []string{topIP + "/24", imdsIP + "/32"}, Cgroups: s.rec.Cgroups,
 	}
 	for _, n := range s.rec.Nodes {
@@ -261,8 +261,8 @@ func (s *Sandbox) startTop(ctx context.Context, o Options, listeners []*os.File)
 	})
 }
 
-// keep are the paths that machines must see beyond their own folders.
-func (s *Sandbox) keep() []string { return []string{s.rec.Dir, s.rec.Binaries} }
+// visible are the paths that machines must see beyond their own folders.
+func (s *Sandbox) visible() []string { return []string{s.rec.Dir, s.rec.Binaries} }
 
 // startCluster starts everything in top and all nodes, side by side.
 func (s *Sandbox) startCluster(ctx context.Context) error {

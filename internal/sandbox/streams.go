@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -14,8 +15,8 @@ type pipes struct {
 	files [3]*os.File
 	// ours are to be closed once the command has them.
 	ours []*os.File
-	// input is our end of the command's input, if it is a pipe.
-	input   *os.File
+	// far are our ends of the pipes.
+	far     []*os.File
 	outputs sync.WaitGroup
 	mu      sync.Mutex
 	failed  error
@@ -24,11 +25,11 @@ type pipes struct {
 func openPipes(s Streams) (*pipes, error) {
 	p := &pipes{}
 	if err := p.openInput(s.In); err != nil {
-		return nil, errors.Join(err, p.finish())
+		return nil, errors.Join(err, p.finish(context.Background()))
 	}
 	for i, w := range []io.Writer{s.Out, s.Err} {
 		if err := p.openOutput(i+1, w); err != nil {
-			return nil, errors.Join(err, p.finish())
+			return nil, errors.Join(err, p.finish(context.Background()))
 		}
 	}
 	return p, nil
@@ -46,11 +47,12 @@ func (p *pipes) openInput(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	p.files[0], p.input = read, write
+	p.files[0] = read
+	p.far = append(p.far, write)
 	p.ours = append(p.ours, read)
 	go func() {
 		_, err := io.Copy(write, r)
-		_ = write.Close()
+		_ = write.Close() // the command sees the end of its input
 		if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 			p.fail(err)
 		}
@@ -72,11 +74,11 @@ func (p *pipes) openOutput(i int, w io.Writer) error {
 	}
 	p.files[i] = write
 	p.ours = append(p.ours, write)
+	p.far = append(p.far, read)
 	p.outputs.Add(1)
 	go func() {
 		defer p.outputs.Done()
-		defer read.Close()
-		if _, err := io.Copy(&lockedWriter{p: p, w: w}, read); err != nil {
+		if _, err := io.Copy(&lockedWriter{p: p, w: w}, read); err != nil && !errors.Is(err, os.ErrClosed) {
 			p.fail(err)
 		}
 	}()
@@ -99,19 +101,24 @@ func (p *pipes) fail(err error) {
 	p.failed = errors.Join(p.failed, err)
 }
 
-// finish is called when the command has ended: our ends close, and what it has
-// printed is read to the end.
-func (p *pipes) finish() error {
-	for _, f := range p.ours {
-		_ = f.Close()
-	}
-	if p.input != nil {
-		_ = p.input.Close()
-	}
+// finish is called when the command has ended: what it has printed is read to the
+// end. That comes late if the command left something behind which holds its output
+// open, and at the latest with the context.
+func (p *pipes) finish(ctx context.Context) error {
+	closeFiles(p.ours)
+	stop := context.AfterFunc(ctx, func() { closeFiles(p.far) })
 	p.outputs.Wait()
+	stop()
+	closeFiles(p.far)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // closing twice is harmless
+	}
 }
 
 // lockedWriter lets both outputs go to one writer.

@@ -2,6 +2,7 @@ package initd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	// maxRequest bounds one line of JSON; argument lists are a few KiB.
+	// maxRequest bounds a request in bytes; argument lists are a few KiB.
 	maxRequest = 1 << 20
 	// maxFiles is how many descriptors may come with a request.
 	maxFiles = 3
@@ -195,19 +196,9 @@ func receive(c *net.UnixConn) (Request, []*os.File, error) {
 	if err != nil {
 		return Request{}, nil, err
 	}
-	line := buf[:n]
-	for len(line) > 0 && line[len(line)-1] != '\n' {
-		if len(line) > maxRequest {
-			return Request{}, files, fmt.Errorf("request is longer than %d bytes", maxRequest)
-		}
-		n, err := c.Read(buf)
-		if err != nil {
-			return Request{}, files, fmt.Errorf("read the request: %w", err)
-		}
-		line = append(append([]byte(nil), line...), buf[:n]...)
-	}
+	rest := io.MultiReader(bytes.NewReader(buf[:n]), c)
 	var req Request
-	if err := json.Unmarshal(line, &req); err != nil {
+	if err := json.NewDecoder(io.LimitReader(rest, maxRequest)).Decode(&req); err != nil {
 		return Request{}, files, fmt.Errorf("read the request: %w", err)
 	}
 	return req, files, nil
