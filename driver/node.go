@@ -130,7 +130,7 @@ func (s *NodeService) growStaged(ctx context.Context, device blockdev.Device, wa
 	}
 	grown, err := s.mounts.Grow(ctx, device.Path, want.path)
 	if err != nil {
-		return err
+		return fmt.Errorf("volume %s at %s: %w: %w", want.device.Volume, want.path, errStaysStaged, err)
 	}
 	if grown.Changed() {
 		logr.FromContextOrDiscard(ctx).Info("NodeStageVolume: filesystem grown", "fromBytes", grown.FromBytes, "toBytes", grown.ToBytes)

@@ -14,21 +14,29 @@ import (
 // errNotStaged: a volume is to be published that has not been staged.
 var errNotStaged = errors.New("volume is not staged")
 
+// errStaysStaged: the call failed and the volume is mounted at its staging path.
+var errStaysStaged = errors.New("volume is mounted, and not as wanted yet")
+
 // errMetadata: the instance metadata service does not answer.
 var errMetadata = errors.New("instance metadata is unavailable")
 
 // nodeErrorCodes are the rows that only the node service needs; all other
 // errors go through errorCodes. The codes are those that the CSI specification
-// gives each RPC. None of them makes kubelet believe that a mount may exist
-// which does not: NOT_FOUND and FAILED_PRECONDITION are final there.
+// gives each RPC. kubelet calls NodeUnstageVolume after a failed stage only if
+// the code leaves open what has happened (CANCELED, DEADLINE_EXCEEDED,
+// UNAVAILABLE, RESOURCE_EXHAUSTED, ABORTED; k8s.io/kubernetes
+// pkg/volume/csi/csi_client.go, isFinalError): a failure that leaves a mount
+// behind must have one of these, or the mount is never cleaned up.
 var nodeErrorCodes = []struct {
 	err  error
 	code codes.Code
 }{
+	{errStaysStaged, codes.Unavailable},
 	{errMetadata, codes.Unavailable},
 	{errNotStaged, codes.FailedPrecondition},
 	{blockdev.ErrNoDevice, codes.NotFound},
 	{blockdev.ErrWrongDevice, codes.FailedPrecondition},
+	{blockdev.ErrUnprovable, codes.FailedPrecondition},
 	// Not an infeasible size (csi-resizer and kubelet give up on those): the
 	// instance will see it, or EC2 is still at it.
 	{blockdev.ErrTooSmall, codes.Unavailable},

@@ -21,34 +21,86 @@ func (s *NodeService) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandV
 	if err != nil {
 		return nil, nodeError(err)
 	}
-	at, err := s.locate(ctx, want.volume, want.path, want.block)
+	expand := s.expandFilesystem
+	if want.block {
+		expand = s.expandBlock
+	}
+	sizeBytes, err := expand(ctx, want)
 	if err != nil {
 		return nil, nodeError(err)
 	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: sizeBytes}, nil
+}
+
+// expandBlock waits for the new size of a raw block volume. kubelet passes a
+// path of its own making (a loop device on top), so that the device is looked
+// for by the volume's identity.
+func (s *NodeService) expandBlock(ctx context.Context, want expandRequest) (sizeBytes int64, err error) {
+	device, err := s.devices.Wait(ctx, blockdev.Want{Volume: want.volume})
+	if errors.Is(err, blockdev.ErrUnprovable) {
+		// A Xen disk is known by its attachment's name alone, which this call
+		// does not carry. Its new size needs nobody's help.
+		return want.requiredBytes, nil
+	}
+	if err == nil {
+		device, err = s.devices.WaitForSize(ctx, device, want.requiredBytes)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("volume %s: %w", want.volume, err)
+	}
+	logr.FromContextOrDiscard(ctx).Info("NodeExpandVolume: block device has its size", "devicePath", device.Path, "sizeBytes", device.SizeBytes)
+	return device.SizeBytes, nil
+}
+
+// expandFilesystem waits for the new size and grows what is at the path: a
+// filesystem, or (if kubelet told no capability) a published block device.
+func (s *NodeService) expandFilesystem(ctx context.Context, want expandRequest) (sizeBytes int64, err error) {
+	at, err := s.locate(want.volume, want.path)
+	if err != nil {
+		return 0, err
+	}
 	device, err := s.devices.WaitForSize(ctx, at.device, want.requiredBytes)
 	if err != nil {
-		return nil, nodeError(fmt.Errorf("volume %s: %w", want.volume, err))
+		return 0, fmt.Errorf("volume %s: %w", want.volume, err)
 	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("devicePath", device.Path, "sizeBytes", device.SizeBytes)
 	if at.block {
 		log.Info("NodeExpandVolume: block device has its size")
-		return &csi.NodeExpandVolumeResponse{CapacityBytes: device.SizeBytes}, nil
+		return device.SizeBytes, nil
 	}
-	grown, err := s.mounts.Grow(ctx, device.Path, want.path)
+	path, err := s.writablePath(want, device)
 	if err != nil {
-		return nil, nodeError(err)
+		return 0, err
 	}
-	log.Info("NodeExpandVolume: filesystem has its size", "path", want.path, "fromBytes", grown.FromBytes, "toBytes", grown.ToBytes)
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: device.SizeBytes}, nil
+	grown, err := s.mounts.Grow(ctx, device.Path, path)
+	if err != nil {
+		return 0, err
+	}
+	log.Info("NodeExpandVolume: filesystem has its size", "path", path, "fromBytes", grown.FromBytes, "toBytes", grown.ToBytes)
+	return device.SizeBytes, nil
+}
+
+// writablePath is where a filesystem is grown: its staging path if it is
+// mounted there, since the Pod's mount may be read-only, which xfs_growfs
+// does not accept.
+func (s *NodeService) writablePath(want expandRequest, device blockdev.Device) (string, error) {
+	if want.staging == "" {
+		return want.path, nil
+	}
+	staged, mounted, err := s.mounts.At(want.staging)
+	if err != nil || !mounted || !device.SameNumber(staged.Major, staged.Minor) {
+		return want.path, err
+	}
+	return want.staging, nil
 }
 
 // NodeGetVolumeStats tells how full a volume is.
-func (s *NodeService) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (s *NodeService) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	volume, path := req.GetVolumeId(), req.GetVolumePath()
 	if err := required("volume_id", volume, "volume_path", path); err != nil {
 		return nil, nodeError(err)
 	}
-	at, err := s.locate(ctx, ebs.VolumeID(volume), path, false)
+	at, err := s.locate(ebs.VolumeID(volume), path)
 	if err != nil {
 		return nil, nodeError(err)
 	}
@@ -74,21 +126,11 @@ type location struct {
 }
 
 // locate finds out what of the volume is at path: its filesystem (a staging or
-// target path) or its device node. wantBlock says that the volume is known to
-// be raw block: kubelet then passes paths of its own making, so that the
-// device is looked for by the volume's identity first.
-func (s *NodeService) locate(ctx context.Context, volume ebs.VolumeID, path string, wantBlock bool) (location, error) {
+// target path) or its device node.
+func (s *NodeService) locate(volume ebs.VolumeID, path string) (location, error) {
 	major, minor, isNode, err := fs.NodeNumber(path)
 	if err != nil {
 		return location{}, err
-	}
-	if wantBlock {
-		device, err := s.devices.Wait(ctx, blockdev.Want{Volume: volume})
-		if err == nil || !isNode || !errors.Is(err, blockdev.ErrWrongDevice) {
-			return location{device: device, block: true}, err
-		}
-		// A Xen disk cannot be proved without its attachment's name; the node
-		// at the path was proved when it was published.
 	}
 	if !isNode {
 		point, mounted, err := s.mounts.At(path)
@@ -100,16 +142,25 @@ func (s *NodeService) locate(ctx context.Context, volume ebs.VolumeID, path stri
 		}
 		major, minor = point.Major, point.Minor
 	}
+	device, err := s.ownDevice(volume, major, minor)
+	if err != nil {
+		return location{}, fmt.Errorf("volume %s at %s: %w", volume, path, err)
+	}
+	return location{device: device, block: isNode}, nil
+}
+
+// ownDevice reads the device with this number, and refuses another volume's.
+func (s *NodeService) ownDevice(volume ebs.VolumeID, major, minor uint32) (blockdev.Device, error) {
 	owner, known, err := s.devices.Owner(major, minor)
 	if err == nil && known && owner != volume {
-		return location{}, fmt.Errorf("at %s is volume %s, not %s: %w", path, owner, volume, fs.ErrNotMounted)
+		return blockdev.Device{}, fmt.Errorf("it is volume %s that is there: %w", owner, fs.ErrNotMounted)
 	}
 	var device blockdev.Device
 	if err == nil {
 		device, err = s.devices.ByNumber(major, minor)
 	}
 	if errors.Is(err, iofs.ErrNotExist) {
-		return location{}, fmt.Errorf("volume %s: device %d:%d of %s is gone: %w", volume, major, minor, path, blockdev.ErrNoDevice)
+		return device, fmt.Errorf("its device %d:%d is gone: %w", major, minor, blockdev.ErrNoDevice)
 	}
-	return location{device: device, block: isNode}, err
+	return device, err
 }

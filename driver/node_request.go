@@ -42,7 +42,7 @@ type publishRequest struct {
 // expandRequest is NodeExpandVolumeRequest, read.
 type expandRequest struct {
 	volume        ebs.VolumeID
-	path          string
+	path, staging string
 	requiredBytes int64
 	block         bool
 }
@@ -90,7 +90,10 @@ func parseNodeExpand(req *csi.NodeExpandVolumeRequest) (expandRequest, error) {
 	if r.GetLimitBytes() > 0 && r.GetRequiredBytes() > r.GetLimitBytes() {
 		return expandRequest{}, fmt.Errorf("required_bytes %d is above limit_bytes %d: %w", r.GetRequiredBytes(), r.GetLimitBytes(), ebs.ErrOutOfRange)
 	}
-	out := expandRequest{volume: ebs.VolumeID(req.GetVolumeId()), path: req.GetVolumePath(), requiredBytes: r.GetRequiredBytes()}
+	out := expandRequest{
+		volume: ebs.VolumeID(req.GetVolumeId()), path: req.GetVolumePath(), staging: req.GetStagingTargetPath(),
+		requiredBytes: r.GetRequiredBytes(),
+	}
 	if c := req.GetVolumeCapability(); c != nil {
 		access, err := parseAccess(c)
 		if err != nil {

@@ -307,3 +307,72 @@ func TestNodeCapabilities(t *testing.T) {
 		t.Errorf("not advertised: %v", calls)
 	}
 }
+
+// oneDevice is an instance with one disk.
+type oneDevice struct {
+	device blockdev.Device
+	err    error
+}
+
+func (d oneDevice) Wait(context.Context, blockdev.Want) (blockdev.Device, error) {
+	return d.device, d.err
+}
+
+func (d oneDevice) WaitForSize(context.Context, blockdev.Device, int64) (blockdev.Device, error) {
+	return d.device, d.err
+}
+func (d oneDevice) ByNumber(uint32, uint32) (blockdev.Device, error) { return d.device, nil }
+func (d oneDevice) Owner(uint32, uint32) (ebs.VolumeID, bool, error) { return "", false, nil }
+
+// mountsThatDoNotGrow mounts everything and grows nothing.
+type mountsThatDoNotGrow struct {
+	Filesystems
+	at map[string]fs.Point
+}
+
+func (m mountsThatDoNotGrow) At(path string) (fs.Point, bool, error) {
+	p, ok := m.at[path]
+	return p, ok, nil
+}
+
+func (m mountsThatDoNotGrow) Mount(_ context.Context, r fs.Request) (fs.Outcome, error) {
+	m.at[r.Target] = fs.Point{Path: r.Target, Major: 259, Minor: 1, Type: string(r.Type)}
+	return fs.Outcome{Type: r.Type}, nil
+}
+
+func (mountsThatDoNotGrow) Grow(context.Context, string, string) (fs.Growth, error) {
+	return fs.Growth{}, errors.New("resize2fs: Permission denied")
+}
+
+// TestStageThatCannotGrow: kubelet must learn that something stays mounted, the
+// first time and when it asks again, or it will never unstage it.
+func TestStageThatCannotGrow(t *testing.T) {
+	mounts := mountsThatDoNotGrow{at: map[string]fs.Point{}}
+	service := NewNodeService(oneDevice{device: blockdev.Device{Path: "/dev/nvme1n1", Major: 259, Minor: 1}}, mounts, metadata{}, VolumeLimits{})
+	req := &csi.NodeStageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: "/stage", VolumeCapability: nodeCapability(writer, "")}
+	for _, attempt := range []string{"first", "second"} {
+		_, err := service.NodeStageVolume(t.Context(), req)
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("%s attempt: want UNAVAILABLE, got %v", attempt, err)
+		}
+	}
+	if len(mounts.at) != 1 {
+		t.Errorf("want one mount, got %v", mounts.at)
+	}
+}
+
+// TestExpandBlockOnXen: a Xen disk cannot be found without the name of its
+// attachment, which an expansion does not carry, and needs no help to grow.
+func TestExpandBlockOnXen(t *testing.T) {
+	service := NewNodeService(oneDevice{err: blockdev.ErrUnprovable}, nil, metadata{}, VolumeLimits{})
+	answer, err := service.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
+		VolumeId: "vol-1", VolumePath: "/dev/loop7", CapacityRange: &csi.CapacityRange{RequiredBytes: 5 << 30},
+		VolumeCapability: &csi.VolumeCapability{
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer},
+			AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		},
+	})
+	if err != nil || answer.GetCapacityBytes() != 5<<30 {
+		t.Errorf("got %v, %v", answer, err)
+	}
+}

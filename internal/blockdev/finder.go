@@ -165,8 +165,8 @@ func (f *Finder) findDisk(want Want) (string, error) {
 func (f *Finder) xenDisk(want Want) (string, error) {
 	name, ok := strings.CutPrefix(want.AttachedAs, "/dev/")
 	if !ok || name == "" || strings.ContainsRune(name, '/') {
-		return "", fmt.Errorf("volume %s: attachment's device name %q cannot prove a Xen disk, it must be of the form /dev/xvdaa: %w",
-			want.Volume, want.AttachedAs, ErrWrongDevice)
+		return "", fmt.Errorf("volume %s: attachment's device name %q is not of the form /dev/xvdaa: %w",
+			want.Volume, want.AttachedAs, ErrUnprovable)
 	}
 	if _, err := f.tree.attribute(name, "dev"); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -227,13 +227,13 @@ var findRows = map[string]struct {
 	"xen without name": {
 		why: "without the attachment's name nothing proves a Xen disk", identity: Xen,
 		machine: func(m *machine) { m.disk("xvdaa", "vbd", 1) },
-		err:     ErrWrongDevice,
+		err:     ErrUnprovable,
 	},
 	"xen name of a path": {
 		why: "a name that leads out of /dev is no device name", identity: Xen,
 		want:    Want{AttachedAs: "/dev/disk/by-id/x"},
 		machine: func(*machine) {},
-		err:     ErrWrongDevice,
+		err:     ErrUnprovable,
 	},
 	"xen name on Nitro": {
 		why: "a disk of that name with another driver was not attached by this name", identity: Xen,

@@ -36,6 +36,8 @@ var (
 	ErrNoDevice = errors.New("device not found on this instance")
 	// ErrWrongDevice: what was found in the volume's place is not the volume.
 	ErrWrongDevice = errors.New("device is not the volume")
+	// ErrUnprovable: nothing was given that could prove a device.
+	ErrUnprovable = errors.New("nothing proves which device it is")
 )
 
 // serialOf is the NVMe serial number of a volume: its id without the dash.

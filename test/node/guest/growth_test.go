@@ -84,6 +84,25 @@ func TestGrowWhileMounted(t *testing.T) {
 	}
 }
 
+// TestGrowUnderReadOnlyPod: the Pod sees the volume read-only, the volume grows
+// all the same.
+func TestGrowUnderReadOnlyPod(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			n := startNode(t, blockdev.Options{Identity: blockdev.LoopBackingFile})
+			v := newLoopVolume(t, volumeA, 320)
+			must(t, n.stage(volumeA, mountOf(fsType)))
+			must(t, n.publish(volumeA, "pod", mountOf(fsType), true))
+			v.grow(640)
+			_, err := n.expand(volumeA, "pod", 640, mountOf(fsType))
+			must(t, err)
+			if got := n.totalBytes(volumeA, "pod"); got < 560<<20 {
+				t.Errorf("the filesystem must have the disk's 640 MiB, it has %d bytes", got)
+			}
+		})
+	}
+}
+
 // TestGrowBeforeTheDisk: kubelet may ask before the machine sees the new size.
 // The call waits for it; what never comes is an answer to try again, and not
 // one that says the size is impossible.
