@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -206,9 +207,16 @@ func addInstances(sim *ec2sim.Sim, path string) error {
 		return fmt.Errorf("--instances: %s: %w", path, err)
 	}
 	for _, i := range list {
+		if terminated(sim, i.ID) { // in a former life of this process
+			continue
+		}
 		if err := sim.AddInstance(i); err != nil {
 			return fmt.Errorf("--instances: %s: %w", path, err)
 		}
 	}
 	return nil
+}
+
+func terminated(sim *ec2sim.Sim, id string) bool {
+	return slices.ContainsFunc(sim.Instances(), func(i ec2sim.Instance) bool { return i.ID == id && i.State == "terminated" })
 }

@@ -150,6 +150,13 @@ func TestServeKilledAndStopped(t *testing.T) {
 		t.Errorf("exit code %d of a killed process", code)
 	}
 	s = startServer(t, l, args...)
+	if _, err := http.Post(url+"/_sim/instances/i-0000000000000a001/terminate", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.stop(unix.SIGKILL); code != -1 {
+		t.Errorf("exit code %d of a killed process", code)
+	}
+	s = startServer(t, l, args...) // the file still names the terminated instance
 	found, err := c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{*out.VolumeId}})
 	if err != nil || len(found.Volumes) != 1 {
 		t.Fatalf("after kill -9: %v\n%s", err, s.log)

@@ -1,6 +1,7 @@
 package ec2sim_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -174,6 +175,13 @@ func TestStoppedInstanceKeepsVolumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantSame(t, []string{"in-use", "attached"}, r.states(vol))
+	}
+	// declared again, as at a restart of the simulator, it is what it was
+	if err := errors.Join(r.StopInstance(instanceA), r.AddInstance(ec2sim.Instance{ID: instanceA, Zone: zoneA})); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Instances()[0].State; got != "stopped" {
+		t.Errorf("declared again it is %s", got)
 	}
 }
 

@@ -76,6 +76,20 @@ func (s *Sim) Unmodelled() []UnmodelledCount {
 	return out
 }
 
+// testingT is what FailOnUnmodelled needs of testing.TB.
+type testingT interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// FailOnUnmodelled fails a test if something was asked for that is not modelled.
+func (s *Sim) FailOnUnmodelled(t testingT) {
+	t.Helper()
+	for _, u := range s.Unmodelled() {
+		t.Errorf("ec2sim does not model %s %s %s, asked for %d times", u.What, u.Action, u.Name, u.Count)
+	}
+}
+
 // ResetUnmodelled forgets what was asked for and is not modelled.
 func (s *Sim) ResetUnmodelled() {
 	s.mu.Lock()

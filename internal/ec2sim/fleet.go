@@ -12,14 +12,13 @@ import (
 // rootGiB is the size of an instance's root disk.
 const rootGiB = 8
 
-// AddInstance adds an instance, or changes type, sources, dev folder and tags
-// of one that exists and shows its volumes in the dev folder again, as a boot
-// does. An instance that is added again after it was terminated is an error,
-// as EC2 uses no id twice.
+// AddInstance adds an instance, or changes type, sources, dev folder and (where
+// they are given) state and tags of one that exists and shows its volumes in
+// the dev folder again, as a boot does. An instance that is added again after
+// it was terminated is an error, as EC2 uses no id twice.
 func (s *Sim) AddInstance(want Instance) error {
 	want = want.clone()
 	want.Type = cmp.Or(want.Type, "m5.large")
-	want.State = cmp.Or(want.State, instanceRunning)
 	if err := s.checkInstance(want); err != nil {
 		return err
 	}
@@ -28,6 +27,7 @@ func (s *Sim) AddInstance(want Instance) error {
 	i := s.store.instances[want.ID]
 	switch {
 	case i == nil:
+		want.State = cmp.Or(want.State, instanceRunning)
 		want.Launched = s.clock.Now()
 		want.RootID = s.addRoot(&want).ID
 		i = &want
@@ -36,7 +36,8 @@ func (s *Sim) AddInstance(want Instance) error {
 	case i.Zone != want.Zone:
 		return fmt.Errorf("instance %s is in zone %s and cannot move to %s", want.ID, i.Zone, want.Zone)
 	default:
-		i.Type, i.Sources, i.DevDir, i.NetworkInterfaces, i.State = want.Type, want.Sources, want.DevDir, want.NetworkInterfaces, want.State
+		i.Type, i.Sources, i.DevDir, i.NetworkInterfaces = want.Type, want.Sources, want.DevDir, want.NetworkInterfaces
+		i.State = cmp.Or(want.State, i.State)
 		if want.Tags != nil {
 			i.Tags = want.Tags
 		}
@@ -55,7 +56,7 @@ func (s *Sim) checkInstance(i Instance) error {
 	if _, ok := typeTable[i.Type]; !ok {
 		return fmt.Errorf("instance %s: type %q is not modelled; known are %v", i.ID, i.Type, slices.Sorted(maps.Keys(typeTable)))
 	}
-	if i.State != instanceRunning && i.State != instanceStopped {
+	if i.State != "" && i.State != instanceRunning && i.State != instanceStopped {
 		return fmt.Errorf("instance %s: state %q: want running or stopped", i.ID, i.State)
 	}
 	for _, src := range i.Sources {

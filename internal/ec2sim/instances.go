@@ -75,13 +75,18 @@ type instancesAnswer struct {
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
 var instanceStateCodes = map[string]int{instanceRunning: 16, instanceTerminated: 48, instanceStopped: 80}
 
-const rootDevice = "/dev/xvda"
+const (
+	rootDevice = "/dev/xvda"
+	// hypervisorOfInstances is what DescribeInstances shows, on Nitro too.
+	// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Instance.html
+	hypervisorOfInstances = "xen"
+)
 
 func (s *Sim) instanceXML(i *Instance) instanceXML {
 	x := instanceXML{
 		ID: i.ID, ImageID: "ami-00000000000000000", StateCode: instanceStateCodes[i.State], StateName: i.State,
 		PrivateIP: ptr(i.address()), Type: i.Type, LaunchTime: wireTime(i.Launched), Zone: i.Zone, ZoneID: s.zoneID(i.Zone),
-		RootDevice: rootDevice, RootType: "ebs", Hypervisor: typeOf(i.Type).hypervisorOfInstance(), Tags: tagsXML(i.Tags),
+		RootDevice: rootDevice, RootType: "ebs", Hypervisor: hypervisorOfInstances, Tags: tagsXML(i.Tags),
 	}
 	for n := range i.enis() {
 		x.Interfaces.Items = append(x.Interfaces.Items, interfaceXML{i.interfaceID(n)})

@@ -52,10 +52,6 @@ func (t instanceType) limit(enis int) int {
 	return t.max
 }
 
-// hypervisorOfInstance is what DescribeInstances shows: xen, on Nitro too.
-// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Instance.html
-func (t instanceType) hypervisorOfInstance() string { return "xen" }
-
 func (t instanceType) nvme() string {
 	if t.hypervisor == "xen" {
 		return "unsupported"

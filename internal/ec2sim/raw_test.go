@@ -2,6 +2,7 @@ package ec2sim_test
 
 import (
 	"encoding/xml"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -116,11 +117,22 @@ func TestNotModelledIsLoud(t *testing.T) {
 		{Unmodelled: ec2sim.Unmodelled{What: "action", Action: "RunInstances"}, Count: 1},
 	}
 	wantSame(t, want, r.Unmodelled())
+	failed := &failures{}
+	r.FailOnUnmodelled(failed)
+	if len(*failed) != 3 {
+		t.Errorf("a test would fail with %q, want three failures", *failed)
+	}
 	r.ResetUnmodelled()
 	if len(r.Volumes()) != 0 {
 		t.Error("a volume was made although a parameter is not modelled")
 	}
 }
+
+// failures is a test that keeps what it fails with.
+type failures []string
+
+func (f *failures) Helper()                           {}
+func (f *failures) Errorf(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
 func TestBadRequests(t *testing.T) {
 	r := newRegion(t)

@@ -51,9 +51,7 @@ func newRegion(t *testing.T, change ...func(*ec2sim.Config)) *region {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if got := sim.Unmodelled(); len(got) > 0 {
-			t.Errorf("asked for what is not modelled: %v", got)
-		}
+		sim.FailOnUnmodelled(t)
 		if err := sim.Close(); err != nil {
 			t.Error(err)
 		}
