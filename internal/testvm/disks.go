@@ -1,6 +1,7 @@
 package testvm
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -45,6 +46,8 @@ func (d *disks) handle(ctx context.Context, r wire.Request) wire.Answer {
 		err = d.attach(r)
 	case wire.Detach:
 		err = d.detach(ctx, r.Disk)
+	case wire.Copy:
+		err = copySparse(d.file(r.From), d.file(r.Disk))
 	case wire.Checksum:
 		answer.Checksum, err = checksum(d.file(r.Disk))
 	default:
@@ -139,6 +142,37 @@ func makeDisk(file string, sizeBytes int64) error {
 		err = f.Truncate(sizeBytes)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// copySparse copies a file and leaves out blocks of zeros.
+func copySparse(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	block, zeros := make([]byte, 64<<10), make([]byte, 64<<10)
+	for offset := int64(0); offset < info.Size(); offset += int64(len(block)) {
+		n, readErr := source.ReadAt(block, offset)
+		if readErr != nil && !errors.Is(readErr, io.EOF) {
+			return errors.Join(readErr, target.Close())
+		}
+		if bytes.Equal(block[:n], zeros[:n]) {
+			continue
+		}
+		if _, err := target.WriteAt(block[:n], offset); err != nil {
+			return errors.Join(err, target.Close())
+		}
+	}
+	return errors.Join(target.Truncate(info.Size()), target.Close())
 }
 
 // checksum is the SHA-256 of a file.

@@ -162,6 +162,11 @@ func TestDisks(t *testing.T) {
 	if again := ask(wire.Request{Do: wire.Checksum, Disk: "a"}, "").Checksum; again == sum || len(sum) != 64 {
 		t.Errorf("the checksum must tell the content: %q, %q", sum, again)
 	}
+	ask(wire.Request{Do: wire.Copy, From: "a", Disk: "copy"}, "")
+	if copied := ask(wire.Request{Do: wire.Checksum, Disk: "copy"}, "").Checksum; copied != ask(wire.Request{Do: wire.Checksum, Disk: "a"}, "").Checksum {
+		t.Error("a copy must have the same content")
+	}
+	ask(wire.Request{Do: wire.Copy, From: "a", Disk: "copy"}, "exists")
 	if got := strings.Join((*commands)[:4], " "); got != "qmp_capabilities blockdev-add device_add blockdev-add" {
 		t.Errorf("QEMU was told %q", got)
 	}

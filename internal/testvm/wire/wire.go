@@ -8,6 +8,8 @@ type Request struct {
 	Do string `json:"do"`
 	// Disk names a disk; it stays in existence while it is detached.
 	Disk string `json:"disk,omitempty"`
+	// From is the disk whose content a new disk gets (Copy).
+	From string `json:"from,omitempty"`
 	// Serial is the disk's NVMe serial number (Attach).
 	Serial string `json:"serial,omitempty"`
 	// SizeBytes is the disk's size (Attach): a new disk is made with it, one
@@ -23,6 +25,7 @@ type Request struct {
 const (
 	Attach   = "attach"   // plug an NVMe disk in
 	Detach   = "detach"   // pull it out
+	Copy     = "copy"     // make a disk with another one's content, as a restored snapshot is
 	Checksum = "checksum" // SHA-256 of what the host's file of the disk holds
 	Exit     = "exit"     // the tests have ended with Code
 )

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-dev/holdfast/internal/blockdev"
+	"github.com/holdfast-dev/holdfast/internal/testvm/guest"
+	"github.com/holdfast-dev/holdfast/internal/testvm/wire"
 )
 
 // TestRawBlock publishes a disk without a filesystem.
@@ -50,39 +52,19 @@ func TestRawBlock(t *testing.T) {
 func TestCloneBesideSource(t *testing.T) {
 	n := startNode(t, blockdev.Options{})
 	attach(t, volumeA, 320)
-	attach(t, volumeB, 320)
 	must(t, n.stage(volumeA, mountOf("xfs")))
 	must(t, n.publish(volumeA, "pod-a", mountOf("xfs"), false))
 	writeSynced(t, n.path("pod-a/data"), "copied")
 	must(t, n.unpublish(volumeA, "pod-a"))
 	must(t, n.unstage(volumeA))
-	copyDisk(t, device(t, volumeA), device(t, volumeB))
+	unix.Sync()
+	_, err := guest.Ask(wire.Request{Do: wire.Copy, From: diskName(t, volumeA), Disk: diskName(t, volumeB)})
+	must(t, err)
+	attach(t, volumeB, 320)
 	must(t, n.stage(volumeA, mountOf("xfs")))
 	must(t, n.stage(volumeB, mountOf("xfs")))
 	must(t, n.publish(volumeB, "pod-b", mountOf("xfs"), false))
 	wantFile(t, n.path("pod-b/data"), "copied")
-}
-
-// copyDisk copies what is not zero, as a snapshot does.
-func copyDisk(t *testing.T, from, to string) {
-	t.Helper()
-	source, err := os.Open(from)
-	must(t, err)
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY, 0)
-	must(t, err)
-	defer target.Close()
-	block, zero := make([]byte, 1<<20), make([]byte, 1<<20)
-	for offset := int64(0); ; offset += int64(len(block)) {
-		if _, err := source.ReadAt(block, offset); err != nil {
-			break // the disks are whole MiB long
-		}
-		if string(block) != string(zero) {
-			_, err := target.WriteAt(block, offset)
-			must(t, err)
-		}
-	}
-	must(t, target.Sync())
 }
 
 // TestStatistics: what kubelet reports of a volume comes from here.
