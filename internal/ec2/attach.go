@@ -126,7 +126,7 @@ func (c *Client) attachVolume(ctx context.Context, id ebs.VolumeID, to ebs.Insta
 	c.names.release(to, name, err == nil || errors.Is(err, ebs.ErrMaybeAccepted) || isDeviceInUse(err))
 	att := ebs.Attachment{Volume: id, Instance: to, DeviceName: name, State: ebs.Attaching}
 	if err == nil {
-		att.Since = aws.ToTime(out.AttachTime)
+		att.State, att.Since = ebs.AttachmentState(out.State), aws.ToTime(out.AttachTime)
 	}
 	return att, err
 }

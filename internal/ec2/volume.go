@@ -35,6 +35,9 @@ const tokensPerCall = 8
 //	                       none found         ErrLimitExceeded
 //	 vanishes again                           ErrVanished
 func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.Volume, error) {
+	if want.Snapshot != "" && !want.Snapshot.WellFormed() {
+		return ebs.Volume{}, fmt.Errorf("%w: %q is no snapshot id", ebs.ErrNotFound, want.Snapshot)
+	}
 	existing, err := c.volumeByName(ctx, want.Name)
 	if err != nil {
 		// An earlier call may have made it: without an answer we must not say that there is none.
