@@ -159,8 +159,9 @@ func (s *Sandbox) PowerOff(ctx context.Context, node string) error {
 		return err
 	}
 	// Groups of dead containers would hold the next kubelet up for three
-	// seconds each (cAdvisor waits for processes in them).
-	return s.rec.Cgroups.RemoveChildren(ctx, s.nodeGroup(node))
+	// seconds each (cAdvisor waits for processes in them); and in cgroup v2 a
+	// group that has handed controllers down takes no process of its own again.
+	return s.rec.Cgroups.Remove(ctx, s.nodeGroup(node))
 }
 
 // PowerOn starts a node that is off and returns when its kubelet answers. When it

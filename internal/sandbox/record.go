@@ -68,7 +68,7 @@ func isOurs(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look into folder %s: %w", dir, err)
+		return fmt.Errorf("look into folder %s: %w; choose another one", dir, err)
 	}
 	if len(entries) == 0 {
 		return nil

@@ -36,8 +36,10 @@ func (l Layout) Create(group string) error {
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("create cgroup %s: %w", dir, err)
 			}
-			if err := inheritCpuset(parent, dir); err != nil {
-				return err
+			if !h.V2() {
+				if err := inheritCpuset(parent, dir); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -45,7 +47,8 @@ func (l Layout) Create(group string) error {
 }
 
 // inheritCpuset copies the CPUs and memory nodes of a v1 cpuset: a new one is
-// empty and takes no process (cpuset(7)). Other hierarchies have no such files.
+// empty and takes no process (cpuset(7)). Other hierarchies have no such files. In
+// v2 an empty one means "as the parent".
 func inheritCpuset(parent, dir string) error {
 	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 		have, err := os.ReadFile(filepath.Join(dir, f))
@@ -58,9 +61,6 @@ func inheritCpuset(parent, dir string) error {
 		want, err := os.ReadFile(filepath.Join(parent, f))
 		if err != nil {
 			return fmt.Errorf("read %s of cgroup %s: %w", f, parent, err)
-		}
-		if len(strings.TrimSpace(string(want))) == 0 {
-			continue // cgroup v2: empty means "as the parent"
 		}
 		if err := os.WriteFile(filepath.Join(dir, f), want, 0); err != nil {
 			return fmt.Errorf("set %s of cgroup %s: %w", f, dir, err)
@@ -183,20 +183,11 @@ func (l Layout) Kill(ctx context.Context, group string) (int, error) {
 // Remove deletes the group and everything below it in every hierarchy. It waits
 // while the kernel still holds groups whose processes have just died.
 func (l Layout) Remove(ctx context.Context, group string) error {
-	return l.remove(ctx, group, true)
-}
-
-// RemoveChildren deletes what is below the group and keeps the group itself.
-func (l Layout) RemoveChildren(ctx context.Context, group string) error {
-	return l.remove(ctx, group, false)
-}
-
-func (l Layout) remove(ctx context.Context, group string, itself bool) error {
 	var last error
 	err := poll(ctx, func() (bool, error) {
 		last = nil
 		for _, root := range l.Folders(group) {
-			last = errors.Join(last, rmdirBelow(root, itself))
+			last = errors.Join(last, rmdirTree(root))
 		}
 		return last == nil, nil
 	})
@@ -206,14 +197,15 @@ func (l Layout) remove(ctx context.Context, group string, itself bool) error {
 	return nil
 }
 
-// rmdirBelow removes the folders below root, deepest first, then root if itself.
-func rmdirBelow(root string, itself bool) error {
+// rmdirTree removes a folder and those below it, the deepest first. The files that
+// the kernel shows in a cgroup go with it.
+func rmdirTree(root string) error {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil && d.IsDir() && (itself || path != root) {
+		if err == nil && d.IsDir() {
 			dirs = append(dirs, path)
 		}
 		return err
