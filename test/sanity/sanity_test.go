@@ -67,6 +67,7 @@ func TestSanity(t *testing.T) {
 	driver := buildDriver(t)
 	for _, access := range []string{"mount", "block"} {
 		t.Run(access, func(t *testing.T) {
+			t.Parallel() // mostly waiting
 			b := newBench(t)
 			controller := b.start("controller", nil, driver, "controller", "--endpoint=unix://"+b.path("controller.sock"), "--health-address=", "-v=1")
 			node := b.startNode(driver)
