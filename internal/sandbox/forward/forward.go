@@ -33,7 +33,7 @@ func Serve(l net.Listener, address string) error {
 // pass copies both ways until both sides have ended. A half that ends closes only
 // its own direction: a client may stop writing and still wait for the answer.
 func pass(near *net.TCPConn, address string) {
-	defer near.Close()
+	defer func() { _ = near.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	var d net.Dialer
@@ -42,7 +42,7 @@ func pass(near *net.TCPConn, address string) {
 		return // the client sees its connection end, as if the server were down
 	}
 	far := conn.(*net.TCPConn)
-	defer far.Close()
+	defer func() { _ = far.Close() }()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

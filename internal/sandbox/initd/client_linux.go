@@ -58,7 +58,7 @@ func (c Client) PID(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, fmt.Errorf("ask who listens on %s: %w", c.Socket, err)
@@ -92,7 +92,7 @@ func (c Client) talk(ctx context.Context, req Request, rights []byte, use func(r
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	raw, err := json.Marshal(req)

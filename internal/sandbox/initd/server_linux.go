@@ -64,7 +64,7 @@ func (s *Server) Serve(path string) error {
 
 // serve answers the one request of a connection.
 func (s *Server) serve(c *net.UnixConn) {
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	req, files, err := receive(c)
 	defer closeAll(files)
 	if err != nil {
