@@ -5,11 +5,15 @@ package faults
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-dev/holdfast/internal/ec2sim"
 	"github.com/holdfast-dev/holdfast/test/e2e/stage"
@@ -97,16 +101,8 @@ func TestControllerKilledWhileVolumeIsDetached(t *testing.T) {
 func TestNodeKilledWhileFormatting(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
-			s, class := begin(t, map[string]string{"csi.storage.k8s.io/fstype": fs})
-			driver := s.NodePod("node-a1")
-			killed := s.KillWhen(driver, "grep -qx mkfs."+fs+" /proc/[0-9]*/comm 2>/dev/null")
-			s.Claim("data", class, "100Gi") // large enough for mkfs to take a moment
-			s.Pod("app", "data", stage.OnNode("node-a1"))
-			killed()
-			s.Step("killed in the middle of mkfs.%s", fs)
-			s.Ready("app")
-			s.Restarted(driver)
-			holds(s, "app", "data")
+			// large enough for mkfs to take a moment
+			killNode(t, "node-a1", fs, "100Gi", "running mkfs."+fs)
 		})
 	}
 }
@@ -114,13 +110,27 @@ func TestNodeKilledWhileFormatting(t *testing.T) {
 // The node's driver dies between mounting the volume for the node and for the
 // Pod.
 func TestNodeKilledWhileMounting(t *testing.T) {
-	s, class := begin(t, nil)
-	driver := s.NodePod("node-a2")
-	killed := s.KillWhen(driver, "grep -q /csi/ebs.csi.aws.com/.*/globalmount /proc/mounts")
-	s.Claim("data", class, "1Gi")
-	s.Pod("app", "data", stage.OnNode("node-a2"))
+	killNode(t, "node-a2", "ext4", "1Gi", "grep -q /csi/ebs.csi.aws.com/.*/globalmount /proc/mounts")
+}
+
+// killNode ends the node's driver when a condition holds on the node while a
+// new volume is made ready there.
+func killNode(t *testing.T, node, fs, size, condition string) {
+	t.Helper()
+	s, _ := begin(t, nil)
+	class := s.Class("made", map[string]string{"csi.storage.k8s.io/fstype": fs}, func(c *storagev1.StorageClass) {
+		c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+		c.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: corev1.LabelTopologyZone, Values: []string{s.ZoneOf(node)}},
+		}}}
+	})
+	s.Claim("data", class, size)
+	driver := s.NodePod(node)
+	link := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(s.VolumeID("data"), "-", "")
+	killed := s.KillWhen(driver, link, condition)
+	s.Pod("app", "data", stage.OnNode(node))
 	killed()
-	s.Step("killed right after the mount for the node")
+	s.Step("killed when %q", condition)
 	s.Ready("app")
 	s.Restarted(driver)
 	holds(s, "app", "data")

@@ -82,18 +82,26 @@ func (s *Stage) Kill(p corev1.Pod) {
 	}
 }
 
-// killWhenScript is killScript, as soon as the condition $2 holds; it gives up
-// after $3 rounds.
-const killWhenScript = `
-i=0
-until eval "$2"; do
-  i=$((i+1)); [ $i -lt "$3" ] || { echo "never: $2" >&2; exit 1; }
-done` + killScript
+// runningScript defines `running NAME`: does a process of that name run? It
+// starts no process itself, so that it sees those that live for milliseconds.
+const runningScript = `
+running() {
+  for c in /proc/[0-9]*/comm; do
+    read -r n <"$c" && [ "$n" = "$1" ] && return 0
+  done 2>/dev/null
+  return 1
+}`
 
-// KillWhen waits on the Pod's node for a shell condition and ends the driver's
-// process at that moment. It runs beside the test; the returned function waits
-// for it.
-func (s *Stage) KillWhen(p corev1.Pod, condition string) (wait func()) {
+// killWhenScript is killScript as soon as the condition $3 holds, which is
+// asked for all the time once the file $2 is there.
+const killWhenScript = runningScript + `
+until [ -e "$2" ]; do sleep 0.02; done
+until eval "$3"; do :; done` + killScript
+
+// KillWhen waits on the Pod's node for a file and then, without a pause, for a
+// shell condition, and ends the driver's process at that moment. It runs
+// beside the test; the returned function waits for it.
+func (s *Stage) KillWhen(p corev1.Pod, file, condition string) (wait func()) {
 	s.T.Helper()
 	type result struct {
 		out []byte
@@ -102,7 +110,7 @@ func (s *Stage) KillWhen(p corev1.Pod, condition string) (wait func()) {
 	done := make(chan result, 1)
 	id := s.containerID(p)
 	go func() {
-		out, err := s.NodeCommand(s.T.Context(), p.Spec.NodeName, "sh", "-c", killWhenScript, "kill", id, condition, "20000")
+		out, err := s.NodeCommand(s.T.Context(), p.Spec.NodeName, "timeout", "--signal=KILL", "60", "sh", "-c", killWhenScript, "kill", id, file, condition)
 		done <- result{out, err}
 	}()
 	return func() {

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -268,7 +269,9 @@ func (s *Stage) sizeKiB(ctx context.Context, pod, path string) (int64, error) {
 }
 
 // Grown waits until a claim has a capacity and the Pod sees a filesystem that
-// is larger than before by at least half.
+// is larger than before by at least half. Kubelet looks for such work when it
+// syncs a Pod, once in 60 to 90 s or when the Pod changes: a change of its
+// annotations saves the wait.
 func (s *Stage) Grown(pod, claim, path, capacity string, beforeKiB int64) {
 	s.T.Helper()
 	want := resource.MustParse(capacity)
@@ -278,6 +281,9 @@ func (s *Stage) Grown(pod, claim, path, capacity string, beforeKiB int64) {
 			return "", err
 		}
 		if got := c.Status.Capacity[corev1.ResourceStorage]; got.Cmp(want) < 0 {
+			if resizePending(&c) {
+				return "capacity " + got.String() + ", the node has to grow the filesystem", s.nudge(ctx, pod)
+			}
 			return fmt.Sprintf("capacity %s, conditions %+v", got.String(), c.Status.Conditions), nil
 		}
 		now, err := s.sizeKiB(ctx, pod, path)
@@ -286,6 +292,35 @@ func (s *Stage) Grown(pod, claim, path, capacity string, beforeKiB int64) {
 		}
 		return "", err
 	})
+}
+
+// GrowOnNode waits until only the node's part of a growth is left to do, and
+// has kubelet do it.
+func (s *Stage) GrowOnNode(pod, claim string) {
+	s.T.Helper()
+	s.Eventually("claim "+claim+" waits for the node to grow its filesystem", func(ctx context.Context) (string, error) {
+		var c corev1.PersistentVolumeClaim
+		if err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: claim}, &c); err != nil {
+			return "", err
+		}
+		if !resizePending(&c) {
+			return fmt.Sprintf("conditions %+v", c.Status.Conditions), nil
+		}
+		return "", s.nudge(ctx, pod)
+	})
+}
+
+func resizePending(c *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(c.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending
+	})
+}
+
+// nudge changes a Pod, for kubelet to sync it.
+func (s *Stage) nudge(ctx context.Context, pod string) error {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: pod}}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.holdfast.dev/looked":%q}}}`, time.Now().UTC().Format(time.RFC3339))
+	return s.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, patch))
 }
 
 // Ask changes what a claim asks for.

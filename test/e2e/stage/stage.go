@@ -2,8 +2,11 @@ package stage
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +25,9 @@ const Patience = 2 * time.Minute
 
 // Driver is the name of the CSI driver under test.
 const Driver = "ebs.csi.aws.com"
+
+// ofTest labels the namespaces that New makes.
+const ofTest = "e2e.holdfast.dev/test"
 
 // cluster is opened once a test binary, by Main.
 var cluster *testenv.Cluster
@@ -43,12 +49,30 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "e2e: open sandbox %s: %v\n", name, err)
 		return 1
 	}
+	if err := beside(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
+		return 1
+	}
 	code := m.Run()
 	if err := end(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: after all tests: %v\n", err)
 		return 1
 	}
 	return code
+}
+
+// beside lets more tests run beside each other than there are cores, as they
+// wait for EC2 and kubelet nearly all of the time. A -parallel on the command
+// line wins.
+func beside() error {
+	const tests = 6
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(tests))
 }
 
 // end holds what is true of the cluster after a package's tests.
@@ -59,7 +83,24 @@ func end() error {
 	if err := sim.AllModelled(ctx); err != nil {
 		return err
 	}
-	return noLeak(ctx, cluster, sim)
+	return errors.Join(noNamespace(ctx), noLeak(ctx, cluster, sim))
+}
+
+// noNamespace waits until the last namespace of a test is gone.
+func noNamespace(ctx context.Context) error {
+	return testenv.Eventually(ctx, Patience, "no namespace of a test left", func(ctx context.Context) (string, error) {
+		var all corev1.NamespaceList
+		if err := cluster.Client.List(ctx, &all); err != nil {
+			return "", err
+		}
+		var left []string
+		for _, n := range all.Items {
+			if n.DeletionTimestamp != nil || n.Labels[ofTest] != "" {
+				left = append(left, n.Name)
+			}
+		}
+		return strings.Join(left, ", "), nil
+	})
 }
 
 // Stage is one test's place in the cluster.
@@ -81,7 +122,7 @@ func New(t testing.TB) *Stage {
 	s := For(t, "e2e-"+strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())))
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   s.Namespace,
-		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline", ofTest: "true"},
 	}}
 	s.Create(ns)
 	return s
@@ -118,11 +159,12 @@ func (s *Stage) With(t testing.TB) *Stage {
 	return &sub
 }
 
-// clear deletes the namespace and waits until EC2 has no volume of it.
+// clear deletes the namespace and waits until EC2 has no volume of it. The
+// namespace itself may take a few seconds more; Main waits for the last one.
 func (s *Stage) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*Patience)
 	defer cancel()
-	if out, err := s.Kubectl(ctx, "delete", "namespace", s.Namespace, "--ignore-not-found", "--timeout=2m"); err != nil {
+	if out, err := s.Kubectl(ctx, "delete", "namespace", s.Namespace, "--ignore-not-found", "--wait=false"); err != nil {
 		s.T.Errorf("delete namespace %s: %v\n%s", s.Namespace, err, out)
 		return
 	}
