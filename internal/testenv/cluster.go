@@ -144,16 +144,27 @@ func (c *Cluster) Rollout(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// buildImages writes the image tars that are not there yet and returns their paths.
+// images are what Holdfast's Pods and the tests' Pods run. The sandbox has a
+// pause image of its own, and runs the snapshot-controller as a process.
+const images = "driver,driver-node,csi-provisioner,csi-attacher,csi-resizer,csi-snapshotter,busybox"
+
+// buildImages writes the image tars that are not up to date and returns their paths.
 func (c *Cluster) buildImages(ctx context.Context, out io.Writer) ([]string, error) {
-	dir := filepath.Join(c.Root, "out", "images")
-	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/images", "build", "--out", dir)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Root, out, out
+	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/images", "build",
+		"--out", filepath.Join("out", "images"), "--binaries", c.Binaries(), "--only", images)
+	cmd.Dir, cmd.Stderr = c.Root, out
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if err := cmd.Run(); err != nil {
+	paths, err := cmd.Output()
+	if err != nil {
 		return nil, fmt.Errorf("build images: %w", err)
 	}
-	return filepath.Glob(filepath.Join(dir, "*.tar"))
+	tars := fields(paths)
+	for i, tar := range tars {
+		if !filepath.IsAbs(tar) {
+			tars[i] = filepath.Join(c.Root, tar)
+		}
+	}
+	return tars, nil
 }
 
 // Root finds the folder of the repository above the working directory.
