@@ -99,10 +99,11 @@ func TestControllerKilledWhileVolumeIsDetached(t *testing.T) {
 // The node's driver dies while it formats: a filesystem half made is not taken
 // for one.
 func TestNodeKilledWhileFormatting(t *testing.T) {
-	for _, fs := range []string{"ext4", "xfs"} {
+	// a node each: kubelet makes who dies twice wait
+	for fs, node := range map[string]string{"ext4": "node-a1", "xfs": "node-b1"} {
 		t.Run(fs, func(t *testing.T) {
 			// large enough for mkfs to take a moment
-			killNode(t, "node-a1", fs, "100Gi", "running mkfs."+fs)
+			killNode(t, node, fs, "100Gi", "running mkfs."+fs)
 		})
 	}
 }

@@ -51,11 +51,12 @@ func noLeak(ctx context.Context, c *testenv.Cluster, sim Sim) error {
 		if err != nil {
 			return "", err
 		}
-		loops, err := onMachine(state)
+		all, err := loops()
 		if err != nil {
 			return "", err
 		}
-		return strings.Join(slices.Concat(trouble, nodes, loops), "\n  "), nil
+		machine := onMachine(all, filepath.Dir(c.Kubeconfig()), state)
+		return strings.Join(slices.Concat(trouble, nodes, machine), "\n  "), nil
 	})
 }
 
@@ -154,13 +155,20 @@ func onNodes(ctx context.Context, c *testenv.Cluster, wanted belongings) ([]stri
 		if err != nil {
 			return nil, fmt.Errorf("mounts of %s: %w", n.Name, err)
 		}
-		for _, target := range mountTargets(mounts) {
-			if strings.HasPrefix(target, csiDir) && !staged(target, n.InstanceID, wanted) {
-				trouble = append(trouble, fmt.Sprintf("node %s: %s is mounted and its volume is not attached", n.Name, target))
-			}
-		}
+		trouble = append(trouble, strayMounts(n.Name, n.InstanceID, mounts, wanted)...)
 	}
 	return trouble, nil
+}
+
+// strayMounts are a node's mounts of CSI volumes that are not attached to it.
+func strayMounts(node, instance string, mounts []byte, wanted belongings) []string {
+	var trouble []string
+	for _, target := range mountTargets(mounts) {
+		if strings.HasPrefix(target, csiDir) && !staged(target, instance, wanted) {
+			trouble = append(trouble, fmt.Sprintf("node %s: %s is mounted and its volume is not attached", node, target))
+		}
+	}
+	return trouble
 }
 
 func staged(target, instance string, wanted belongings) bool {
@@ -189,29 +197,40 @@ func mountTargets(mounts []byte) []string {
 	return targets
 }
 
-// onMachine tells of loop devices on files of the simulator's volumes, where
-// the volume is known to this simulator and not attached. The loop devices of
-// volumes of other sandboxes are no business of ours.
-func onMachine(state ec2sim.State) ([]string, error) {
-	attached := map[string]bool{}
-	for _, v := range state.Volumes {
-		attached[v.ID] = len(v.Attachments) > 0
-	}
+// loop is a loop device of this machine and the file it is on.
+type loop struct{ device, file string }
+
+// loops are the machine's loop devices.
+func loops() ([]loop, error) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, err
 	}
-	var trouble []string
+	var all []loop
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
 			continue // detached meanwhile
 		}
-		path := strings.TrimSuffix(strings.TrimSpace(string(data)), " (deleted)")
-		id := strings.TrimSuffix(filepath.Base(path), ".img")
-		if is, known := attached[id]; known && !is {
-			trouble = append(trouble, fmt.Sprintf("%s is a loop device of volume %s, which is not attached", filepath.Dir(filepath.Dir(f)), id))
+		all = append(all, loop{filepath.Base(filepath.Dir(filepath.Dir(f))), strings.TrimSuffix(strings.TrimSpace(string(data)), " (deleted)")})
+	}
+	return all, nil
+}
+
+// onMachine tells of loop devices on this sandbox's disks whose volume is not
+// attached. Other sandboxes' loop devices are no business of ours.
+func onMachine(all []loop, stateDir string, state ec2sim.State) []string {
+	attached := map[string]bool{}
+	for _, v := range state.Volumes {
+		attached[v.ID] = len(v.Attachments) > 0
+	}
+	disks := filepath.Join(stateDir, "ec2", "volumes")
+	var trouble []string
+	for _, l := range all {
+		id := strings.TrimSuffix(filepath.Base(l.file), ".img")
+		if filepath.Dir(l.file) == disks && !attached[id] {
+			trouble = append(trouble, fmt.Sprintf("%s is on the disk of volume %s, which is not attached", l.device, id))
 		}
 	}
-	return trouble, nil
+	return trouble
 }
