@@ -92,9 +92,6 @@ func (f *Finder) WaitForSize(ctx context.Context, number Device, atLeastBytes in
 	})
 }
 
-// ErrTooSmall: the instance does not see the volume's new size yet.
-var ErrTooSmall = errors.New("device has not grown yet")
-
 // poll looks until look succeeds, fails for good, or time is over.
 func (f *Finder) poll(ctx context.Context, look func() (Device, error)) (Device, error) {
 	deadline := f.clock.NewTimer(f.patience)

@@ -38,6 +38,8 @@ var (
 	ErrWrongDevice = errors.New("device is not the volume")
 	// ErrUnprovable: nothing was given that could prove a device.
 	ErrUnprovable = errors.New("nothing proves which device it is")
+	// ErrTooSmall: the instance does not see the volume's new size yet.
+	ErrTooSmall = errors.New("device has not grown yet")
 )
 
 // serialOf is the NVMe serial number of a volume: its id without the dash.

@@ -76,8 +76,11 @@ func fetchKernel(ctx context.Context, pkg, dir string) error {
 		return fmt.Errorf("fetch %s: %w", pkg, err)
 	}
 	packages, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil || len(packages) != 1 {
-		return fmt.Errorf("fetch %s: want one package file in %s, got %v (%v)", pkg, tmp, packages, err)
+	if err != nil {
+		return err
+	}
+	if len(packages) != 1 {
+		return fmt.Errorf("fetch %s: want one package file in %s, got %v", pkg, tmp, packages)
 	}
 	root := filepath.Join(tmp, "root")
 	if _, err := output(ctx, tmp, "dpkg", "-x", packages[0], root); err != nil {

@@ -57,12 +57,12 @@ func Run(ctx context.Context, c Config) (exitCode int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer control.Close()
+	defer closeListener(control)
 	requests, err := listen.Listen(ctx, "unix", filepath.Join(c.Dir, "host.sock"))
 	if err != nil {
 		return 0, err
 	}
-	defer requests.Close()
+	defer closeListener(requests)
 	cmd := exec.CommandContext(ctx, program, arguments(c, initramfs)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	console := &lineWriter{emit: c.Console}
@@ -74,14 +74,17 @@ func Run(ctx context.Context, c Config) (exitCode int, err error) {
 	return attend(ctx, c, cmd, control, requests, &complaints)
 }
 
+// closeListener ends a listener; closing one that is closed already is fine.
+func closeListener(l net.Listener) { _ = l.Close() }
+
 // attend serves a running machine's requests until it ends.
 func attend(ctx context.Context, c Config, cmd *exec.Cmd, control, requests net.Listener, complaints *bytes.Buffer) (int, error) {
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
 		// Whoever still waits for the machine to connect or speak is let go.
-		control.Close()
-		requests.Close()
+		closeListener(control)
+		closeListener(requests)
 		ended <- err
 	}()
 	code := -1
