@@ -19,12 +19,14 @@ import (
 type Mounter struct {
 	mounter mountutils.Interface
 	exec    utilexec.Interface
+	// bind is bindAtOnce; ENOSYS makes Bind do it in two steps.
+	bind func(source, target string, readOnly bool) error
 }
 
 // NewMounter returns a Mounter that runs the tools in PATH.
 func NewMounter() *Mounter {
 	// Without systemd: in a container there is none to wrap mounts in scopes.
-	return &Mounter{mounter: mountutils.NewWithoutSystemd(""), exec: utilexec.New()}
+	return &Mounter{mounter: mountutils.NewWithoutSystemd(""), exec: utilexec.New(), bind: bindAtOnce}
 }
 
 // Request says what is to be mounted where.
@@ -163,7 +165,7 @@ func (m *Mounter) Bind(source, target string, readOnly bool) error {
 	if err := makeTarget(source, target); err != nil {
 		return fmt.Errorf("make target %s: %w", target, err)
 	}
-	err := bindAtOnce(source, target, readOnly)
+	err := m.bind(source, target, readOnly)
 	if errors.Is(err, unix.ENOSYS) {
 		options := []string{"bind"}
 		if readOnly {
