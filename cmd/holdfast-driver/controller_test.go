@@ -85,7 +85,9 @@ func TestControllerServes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	socket := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, "controller", "--endpoint="+socket, "--health-address=127.0.0.1:0", "--driver-name=x.example") }()
+	go func() {
+		ended <- run(ctx, "controller", "--endpoint="+socket, "--health-address=127.0.0.1:0", "--driver-name=x.example")
+	}()
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -257,6 +258,24 @@ func TestAttachAsksTheVolumeWhetherItIsAttached(t *testing.T) {
 	r.mustAttach(vol.ID, nodeA)
 	if node, _ := r.attachedTo(vol.ID); node != string(nodeA) {
 		t.Errorf("attached to %q, want %s", node, nodeA)
+	}
+}
+
+// Right after AttachVolume the volume does not show its attachment yet.
+func TestAttachWaitsOutLaggingReads(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	hidden := first(3)
+	attachments := regexp.MustCompile(`(?s)<attachmentSet>.*</attachmentSet>`)
+	r.rewrite(func(c call, _ *http.Header, body []byte) []byte {
+		if c.action == "DescribeVolumes" && hidden() {
+			return attachments.ReplaceAll(body, nil)
+		}
+		return body
+	})
+	r.mustAttach(vol.ID, nodeA)
+	if n := len(r.callsOf("AttachVolume")); n != 1 {
+		t.Errorf("%d AttachVolume calls, want 1", n)
 	}
 }
 

@@ -179,6 +179,11 @@ func TestListSnapshots(t *testing.T) {
 			t.Errorf("pages of %d: each snapshot once (-want +got)\n%s", entries, diff)
 		}
 	}
+	for _, c := range r.callsOf("DescribeSnapshots") {
+		if c.form.Get("Owner.1") != "self" {
+			t.Fatalf("snapshots of every owner are asked for: %v", c.form)
+		}
+	}
 	if page := list(ebs.SnapshotQuery{Volume: vol.ID}); len(page.Snapshots) != 1 || page.Snapshots[0].Volume != vol.ID {
 		t.Errorf("of one volume: %+v", page)
 	}

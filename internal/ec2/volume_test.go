@@ -264,6 +264,33 @@ func TestEnsureVolumeKeepsNamesApart(t *testing.T) {
 	if again := r.volume("data-*"); again.ID != two.ID {
 		t.Errorf("found %s under data-*, want %s", again.ID, two.ID)
 	}
+	calls := r.callsOf("DescribeVolumes")
+	if got := calls[len(calls)-1].form.Get("Filter.1.Value.1"); got != `data-\*` {
+		t.Errorf("the filter is %s: EC2 takes an unescaped * for anything", got)
+	}
+	r.intercept(func(c call) *reply { // whatever a look-up answers, only a volume of the very name counts
+		if c.action != "DescribeVolumes" || c.form.Get("VolumeId.1") != "" {
+			return nil
+		}
+		return &reply{200, "<DescribeVolumesResponse><volumeSet><item><volumeId>" + string(one.ID) + "</volumeId><size>10</size><volumeType>gp3</volumeType>" +
+			"<status>available</status><availabilityZone>" + zoneA + "</availabilityZone><tagSet><item><key>CSIVolumeName</key><value>data-a</value></item></tagSet></item></volumeSet></DescribeVolumesResponse>"}
+	})
+	if third := r.volume("data-b"); third.ID == one.ID {
+		t.Error("another name's volume was taken")
+	}
+}
+
+// A volume that is being deleted is none: its name is free, its token is not.
+func TestEnsureVolumeAfterDeletion(t *testing.T) {
+	r := newRegion(t)
+	old := r.volume("pvc-1")
+	r.SetDelays(ec2sim.Delays{Delete: ec2sim.Duration(time.Hour)})
+	if err := r.client().DeleteVolume(t.Context(), old.ID); err != nil {
+		t.Fatal(err)
+	}
+	if again := r.volume("pvc-1"); again.ID == old.ID || again.State != ebs.VolumeAvailable {
+		t.Errorf("%+v, want a new volume", again)
+	}
 }
 
 // An error of the look-up must not let csi-provisioner forget a volume that may exist.
