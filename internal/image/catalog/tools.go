@@ -31,8 +31,9 @@ const (
 
 // nodeTools is what the node service and k8s.io/mount-utils v0.37 run: format,
 // check (fsck picks fsck.<type> by itself), probe, mount, grow, and blockdev
-// for the read-only bit of a device. The shell is there for fsck.xfs alone,
-// which is a script.
+// for the read-only bit of a device; and the repair tools for the hand of
+// whoever must mend a file system that fsck -a refuses. The shell is there for
+// fsck.xfs alone, which is a script.
 var nodeTools = []tool{
 	{name: "mkfs.ext3", debian: "e2fsprogs"},
 	{name: "mkfs.ext4", debian: "e2fsprogs"},
@@ -40,7 +41,6 @@ var nodeTools = []tool{
 	{name: "fsck.ext4", debian: "e2fsprogs"},
 	{name: "e2fsck", debian: "e2fsprogs"},
 	{name: "resize2fs", debian: "e2fsprogs"},
-	{name: "dumpe2fs", debian: "e2fsprogs"},
 	// Without it mke2fs knows no file system types and lays them out otherwise.
 	{name: "/etc/mke2fs.conf", debian: "e2fsprogs", kind: data},
 	{name: "mkfs.xfs", debian: "xfsprogs"},
