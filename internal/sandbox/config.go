@@ -140,6 +140,7 @@ nodeStatusUpdateFrequency: 2s
 nodeLeaseDurationSeconds: 8
 volumeStatsAggPeriod: 5s
 syncFrequency: 5s
+volumePluginDir: /var/lib/kubelet/volume-plugins
 resolvConf: ""
 clusterDNS: []
 providerID: aws:///%s/%s
@@ -160,6 +161,8 @@ imports = []
 disabled_plugins = ["%s"]
 [grpc]
   address = "/run/containerd/containerd.sock"
+[plugins.'io.containerd.internal.v1.opt']
+  path = "/var/lib/containerd/opt"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %q
 [plugins.'io.containerd.cri.v1.runtime']

@@ -63,7 +63,7 @@ func (s *Sandbox) powerOn(ctx context.Context, n Node) error {
 func (s *Sandbox) nodeSpec(n Node) machine.Spec {
 	p := s.paths()
 	spec := machine.Spec{
-		Kind: machine.Node, Name: n.Name, Socket: p.socket(n.Name), Keep: s.visible(),
+		Kind: machine.Node, Name: n.Name, Socket: p.socket(n.Name), State: s.rec.Dir, Keep: []string{s.rec.Binaries},
 		Addresses: []string{n.IP.String() + "/24"},
 		Routes:    []machine.Route{{To: "0.0.0.0/0", Via: topIP}},
 		Cgroups:   s.rec.Cgroups,

@@ -232,7 +232,7 @@ func (s *Sandbox) startTop(ctx context.Context, o Options, listeners []*os.File)
 	p := s.paths()
 	spec := machine.Spec{
 		Kind: machine.Top, Name: topName, Socket: p.socket(topName), DieWithParent: !o.Detach,
-		Keep: s.visible(), Listeners: []string{apiListener, ec2Listener},
+		State: s.rec.Dir, Keep: []string{s.rec.Binaries}, Listeners: []string{apiListener, ec2Listener},
 		Addresses: []string{topIP + "/24", imdsIP + "/32"}, Cgroups: s.rec.Cgroups,
 	}
 	for _, n := range s.rec.Nodes {
@@ -260,9 +260,6 @@ func (s *Sandbox) startTop(ctx context.Context, o Options, listeners []*os.File)
 		return err
 	})
 }
-
-// visible are the paths that machines must see beyond their own folders.
-func (s *Sandbox) visible() []string { return []string{s.rec.Dir, s.rec.Binaries} }
 
 // startCluster starts everything in top and all nodes, side by side.
 func (s *Sandbox) startCluster(ctx context.Context) error {

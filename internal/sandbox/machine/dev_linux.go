@@ -79,12 +79,9 @@ func prepareDev(dir string) error {
 }
 
 // mountDev puts the folder on /dev, with the filesystems that belong in it.
-func mountDev(dir string) error {
-	if err := unix.Mount(dir, "/dev", "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s on /dev: %w", dir, err)
-	}
-	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let go of %s: %w", dir, err)
+func mountDev(dir folder) error {
+	if err := dir.show("/dev"); err != nil {
+		return err
 	}
 	if err := mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"); err != nil {
 		return err

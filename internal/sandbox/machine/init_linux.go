@@ -95,6 +95,9 @@ func setUp(spec Spec) error {
 	if err := unix.Sethostname([]byte(spec.Name)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
+	if err := cutOff(); err != nil {
+		return err
+	}
 	if spec.Kind == Top {
 		return setUpTop(spec)
 	}
@@ -102,7 +105,7 @@ func setUp(spec Spec) error {
 }
 
 func setUpTop(spec Spec) error {
-	if err := letGo(spec.Keep, []string{"/proc", "/sys", "/dev"}); err != nil {
+	if err := closeRoot(spec, []string{"/proc", "/sys", "/dev"}); err != nil {
 		return err
 	}
 	if err := mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -118,11 +121,13 @@ func setUpTop(spec Spec) error {
 // step lets mounts travel between the node and its containers, and must not let
 // the earlier ones travel anywhere.
 func setUpNode(spec Spec) error {
-	if err := letGo(append(slices.Clone(spec.Keep), spec.DevDir), nil); err != nil {
+	dev, err := hold(spec.DevDir)
+	if err != nil {
 		return err
 	}
 	const hardened = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	steps := []func() error{
+		func() error { return closeRoot(spec, nil) },
 		func() error { return bindAll(spec.Binds) },
 		func() error { return mount("run", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755") },
 		makeRunFolders,
@@ -130,7 +135,7 @@ func setUpNode(spec Spec) error {
 		maskKernelValues,
 		func() error { return mount("sysfs", "/sys", "sysfs", hardened, "") },
 		func() error { return mountCgroups(spec.Cgroups) },
-		func() error { return mountDev(spec.DevDir) },
+		func() error { return mountDev(dev) },
 		func() error { return setUpLink("eth0", spec.Addresses) },
 		func() error { return setUpRouting(spec.Routes) },
 	}

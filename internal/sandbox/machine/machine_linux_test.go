@@ -51,6 +51,7 @@ type facts struct {
 	Address  string // of eth0
 	Panic    string // kernel.panic
 	Children string // error of making a cgroup with a limit, if any
+	Writable []string
 }
 
 // look prints the facts.
@@ -95,6 +96,13 @@ func look(string) error {
 	f.Panic = strings.TrimSpace(string(raw))
 	if err := limitedCgroup(); err != nil {
 		f.Children = err.Error()
+	}
+	for _, dir := range []string{"/", "/etc", "/usr", "/opt", "/root", "/var/tmp", "/tmp", "/run", "/var/lib", "/var/log"} {
+		probe := filepath.Join(dir, fmt.Sprintf("holdfast-probe-%d", os.Getpid()))
+		if err := os.WriteFile(probe, nil, 0o600); err == nil {
+			f.Writable = append(f.Writable, dir)
+			_ = os.Remove(probe)
+		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(f)
 }
@@ -181,7 +189,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, dir: t.TempDir(), program: program, group: fmt.Sprintf("holdfast-sandbox-machine-%d", os.Getpid()), layout: layout}
 	t.Cleanup(r.clean)
 	spec := Spec{
-		Kind: Top, Name: "top", Socket: r.client("top").Socket, DieWithParent: true, Keep: r.keep(),
+		Kind: Top, Name: "top", Socket: r.client("top").Socket, DieWithParent: true, State: r.dir, Keep: []string{filepath.Dir(r.program)},
 		Addresses: []string{"10.200.0.1/24"}, Cgroups: layout,
 	}
 	if err := spec.Write(r.file("top.json")); err != nil {
@@ -202,8 +210,6 @@ func (r *rig) with(t *testing.T) *rig {
 	c.t = t
 	return &c
 }
-
-func (r *rig) keep() []string { return []string{r.dir, filepath.Dir(r.program)} }
 
 func (r *rig) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -245,7 +251,7 @@ func (r *rig) await(name string) {
 func (r *rig) spawn(name, address, link string) {
 	r.t.Helper()
 	spec := Spec{
-		Kind: Node, Name: name, Socket: r.client(name).Socket, Keep: r.keep(), Addresses: []string{address},
+		Kind: Node, Name: name, Socket: r.client(name).Socket, State: r.dir, Keep: []string{filepath.Dir(r.program)}, Addresses: []string{address},
 		Routes: []Route{{To: "0.0.0.0/0", Via: "10.200.0.1"}}, Cgroups: r.layout,
 		Binds:  []Bind{{From: r.file(name + "-lib"), To: "/var/lib"}, {From: r.file(name + "-log"), To: "/var/log"}},
 		DevDir: r.file(name + "-dev"),
@@ -353,6 +359,9 @@ func testView(t *testing.T, r *rig) {
 		if f.Children != "" {
 			t.Errorf("kubelet could not make a Pod's cgroup on %s: %s", name, f.Children)
 		}
+		if diff := cmp.Diff([]string{"/tmp", "/run", "/var/lib", "/var/log"}, f.Writable); diff != "" {
+			t.Errorf("folders that %s can write to (-want +got)\n%s", name, diff)
+		}
 		// It is in the root of its cgroup namespace; with v2, in a leaf below.
 		want := "/"
 		if r.layout.Pure2() {
@@ -373,7 +382,7 @@ func testView(t *testing.T, r *rig) {
 				t.Errorf("%s has no /dev/%s: %q", name, d, f.Devices)
 			}
 		}
-		if slices.ContainsFunc(f.Mounts, func(m string) bool { return strings.HasPrefix(m, r.dir+"/") }) {
+		if slices.ContainsFunc(f.Mounts, func(m string) bool { return strings.HasPrefix(m, r.dir+"/") && !within(r.program, m) }) {
 			t.Errorf("%s sees a mount of top's: %q", name, f.Mounts)
 		}
 	}

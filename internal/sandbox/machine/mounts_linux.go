@@ -65,27 +65,116 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// letGo cuts this mount namespace off from the machine's and unmounts here what
-// the machine has and this one does not need: a mount that is kept here could not
-// be taken off the machine's disk.
-func letGo(keep, spare []string) error {
+// cutOff makes mounts and unmounts in this namespace stay in it.
+func cutOff() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
+	return nil
+}
+
+// letGo unmounts here what the machine has mounted and this one does not need: a
+// mount that is kept here could not be taken off the machine's disk. It returns
+// the mount points that are left.
+func letGo(keep, spare []string) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return fmt.Errorf("list mounts: %w", err)
+		return nil, fmt.Errorf("list mounts: %w", err)
 	}
 	defer f.Close()
 	points, err := mountPoints(f)
 	if err != nil {
-		return fmt.Errorf("list mounts: %w", err)
+		return nil, fmt.Errorf("list mounts: %w", err)
 	}
-	for _, m := range superfluous(points, keep, spare) {
+	gone := superfluous(points, keep, spare)
+	for _, m := range gone {
 		err := unix.Unmount(m, unix.MNT_DETACH)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("let go of mount %s: %w", m, err)
+			return nil, fmt.Errorf("let go of mount %s: %w", m, err)
 		}
+	}
+	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(gone, p) }), nil
+}
+
+// folder is a folder that can be shown somewhere, whatever has happened meanwhile
+// to the mounts that it was in (open_tree(2)).
+type folder struct {
+	path string
+	tree *os.File
+}
+
+func hold(path string) (folder, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return folder{}, fmt.Errorf("hold folder %s: %w", path, err)
+	}
+	return folder{path: path, tree: os.NewFile(uintptr(fd), path)}, nil
+}
+
+// show mounts the held folder at a place, once.
+func (f folder) show(at string) error {
+	defer f.tree.Close()
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return fmt.Errorf("show folder %s: %w", f.path, err)
+	}
+	if err := unix.MoveMount(int(f.tree.Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("show folder %s at %s: %w", f.path, at, err)
+	}
+	return nil
+}
+
+// closeRoot makes what is left of the machine's file system read-only here, except
+// for the state folder: kubelet and containerd make folders below /usr and /opt,
+// and Pods wherever a hostPath says, and all of it would stay on the machine. /tmp
+// becomes a folder of this machine's own. Mounts in the kernel's folders stay as
+// they are.
+func closeRoot(spec Spec, kernel []string) error {
+	keep := append([]string{spec.State}, spec.Keep...)
+	var held []folder
+	for i, path := range keep {
+		f, err := hold(path)
+		if err != nil {
+			return err
+		}
+		held = append(held, f)
+		if i == 0 {
+			continue // the state folder
+		}
+		if err := readOnly(int(f.tree.Fd()), ""); err != nil {
+			return err
+		}
+	}
+	left, err := letGo(keep, append(slices.Clone(System), kernel...))
+	if err != nil {
+		return err
+	}
+	for _, m := range left {
+		if slices.ContainsFunc(kernel, func(k string) bool { return within(m, k) }) {
+			continue
+		}
+		if err := readOnly(unix.AT_FDCWD, m); err != nil {
+			return err
+		}
+	}
+	if err := mount("tmp", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		return err
+	}
+	for _, f := range held {
+		if err := f.show(f.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOnly sets that attribute of the mount at a path, or of a held folder.
+func readOnly(fd int, path string) error {
+	flags := uint(0)
+	if path == "" {
+		flags = unix.AT_EMPTY_PATH
+	}
+	if err := unix.MountSetattr(fd, path, flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make %q read-only: %w", path, err)
 	}
 	return nil
 }

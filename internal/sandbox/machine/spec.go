@@ -29,8 +29,10 @@ type Spec struct {
 	// DieWithParent makes the kernel kill top when the process that started it
 	// ends. Nodes go with top in any case.
 	DieWithParent bool `json:"dieWithParent,omitempty"`
-	// Keep lists paths that must stay visible: a mount of the machine that
-	// carries one of them is kept, all others are let go.
+	// State is the sandbox's folder, the only one of the machine's file system
+	// that this machine may write to.
+	State string `json:"state"`
+	// Keep lists further folders that must stay visible.
 	Keep []string `json:"keep"`
 	// Listeners names the listeners inherited from descriptor 4 on.
 	Listeners []string `json:"listeners,omitempty"`
@@ -62,6 +64,10 @@ type Bind struct {
 // Shadowed are the folders of the machine that a node does not see: it has its
 // own there.
 var Shadowed = []string{"/var/lib", "/var/log", "/run", "/dev", "/proc", "/sys"}
+
+// System are the folders whose mounts a machine keeps: a distribution may have its
+// programs on a disk of their own.
+var System = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix"}
 
 // Write stores the spec.
 func (s Spec) Write(path string) error {
