@@ -16,6 +16,11 @@ func TestOverlaysChangeOnly(t *testing.T) {
 	affinity := "DaemonSet/holdfast-node.spec.template.spec.affinity: added"
 	for dir, want := range map[string][]string{
 		"overlays/eks": {affinity},
+		"testdata/selinux": {
+			"CSIDriver/ebs.csi.aws.com.spec.seLinuxMount: added",
+			"DaemonSet/holdfast-node.spec.template.spec.containers[0].volumeMounts: 5 entries -> 7",
+			"DaemonSet/holdfast-node.spec.template.spec.volumes: 5 entries -> 7",
+		},
 		"overlays/eks-irsa": {
 			affinity,
 			"ServiceAccount/holdfast-controller.metadata.annotations: added",
@@ -87,7 +92,10 @@ func diff(at string, before, after any) []string {
 	}
 	oldList, wasList := before.([]any)
 	newList, isList := after.([]any)
-	if wasList && isList && len(oldList) == len(newList) {
+	if wasList && isList && len(oldList) != len(newList) {
+		return []string{fmt.Sprintf("%s: %d entries -> %d", at, len(oldList), len(newList))}
+	}
+	if wasList && isList {
 		var lines []string
 		for i := range oldList {
 			lines = append(lines, diff(fmt.Sprintf("%s[%d]", at, i), oldList[i], newList[i])...)
