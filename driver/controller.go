@@ -121,7 +121,7 @@ func (s *ControllerService) ControllerUnpublishVolume(ctx context.Context, req *
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	for _, node := range nodes {
-		log.Info("ControllerUnpublishVolume: detaching", "from", node)
+		log.Info("ControllerUnpublishVolume: detaching", "nodeID", node)
 		if err := s.volumes.Detach(ctx, id, node); err != nil {
 			return nil, grpcError(fmt.Errorf("detach %s from %s: %w", id, node, err))
 		}

@@ -319,11 +319,11 @@ func TestAttachAndDetachEndWithTheirContext(t *testing.T) {
 	r := newRegionInRealTime(t)
 	r.SetDelays(ec2sim.Delays{Attach: ec2sim.Duration(time.Hour), Detach: ec2sim.Duration(time.Hour)})
 	slow := r.volume("slow")
-	_, err := r.client().Attach(soon(t, 800*time.Millisecond), slow.ID, nodeA)
+	_, err := r.client().Attach(soon(t, 3*time.Second), slow.ID, nodeA)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "attaching") {
 		t.Errorf("attach: %v, want the end of the context and the state", err)
 	}
-	err = r.client().Detach(soon(t, 800*time.Millisecond), slow.ID, nodeA)
+	err = r.client().Detach(soon(t, 3*time.Second), slow.ID, nodeA)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "detaching") {
 		t.Errorf("detach: %v, want the end of the context and the state", err)
 	}

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -32,9 +33,9 @@ type Client struct {
 	// tokens holds, by volume name, how many client tokens of it are known to
 	// be used up. It only saves calls: EC2 tells the same again.
 	tokens map[string]int
-	// unsure holds the snapshot names whose create may have been accepted, and
-	// when it was sent, until a look-up would have shown the snapshot.
-	unsure map[string]sentSnapshot
+	// unsure holds the creates that may have been accepted, until a look-up
+	// must show what they made.
+	unsure map[string]sentCreate
 }
 
 // LoadConfig reads region, credentials and endpoint as every SDK program does
@@ -42,10 +43,10 @@ type Client struct {
 func LoadConfig(ctx context.Context) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithEC2IMDSRegion(), config.WithAppID("holdfast-"+version.Version))
 	if err != nil {
-		return aws.Config{}, fmt.Errorf("load the AWS configuration: %w", err)
+		return aws.Config{}, fmt.Errorf("load the AWS configuration (without AWS_REGION the region is asked of the instance metadata service): %w", err)
 	}
 	if cfg.Region == "" {
-		return aws.Config{}, fmt.Errorf("no AWS region: set AWS_REGION, or let the process reach the instance metadata service")
+		return aws.Config{}, errors.New("no AWS region: set AWS_REGION, or let the process reach the instance metadata service")
 	}
 	if url := os.Getenv(EndpointVariable); url != "" {
 		cfg.BaseEndpoint = &url
@@ -62,7 +63,7 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 		clock:  clk,
 		names:  newDeviceNames(clk),
 		tokens: map[string]int{},
-		unsure: map[string]sentSnapshot{},
+		unsure: map[string]sentCreate{},
 	}
 }
 

@@ -52,7 +52,7 @@ func TestGrowWaitsForAChangeOfAnEarlierCall(t *testing.T) {
 		_, err := r.grow(vol.ID, 20)
 		begun <- err
 	}()
-	for len(r.callsOf("ModifyVolume")) == 0 {
+	for v, _ := r.Volume(string(vol.ID)); len(v.Modifications) == 0; v, _ = r.Volume(string(vol.ID)) {
 		<-time.After(time.Millisecond)
 	}
 	got, err := r.grow(vol.ID, 20)

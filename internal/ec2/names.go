@@ -51,10 +51,14 @@ func (d *deviceNames) reserve(on ebs.InstanceID, inUse map[string]bool) (string,
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.forgetOld(on)
-	for _, name := range allDeviceNames {
-		if _, taken := d.taken[on][name]; !taken && !inUse[name] {
-			d.put(on, name, time.Time{})
-			return name, nil
+	for _, lastResort := range []bool{false, true} {
+		for _, name := range allDeviceNames {
+			until, taken := d.taken[on][name]
+			// As a last resort a name that was given a while ago: EC2 refuses it where it is in use.
+			if (!taken || lastResort && !until.IsZero()) && !inUse[name] {
+				d.put(on, name, time.Time{})
+				return name, nil
+			}
 		}
 	}
 	return "", fmt.Errorf("%w: all %d device names of %s are in use", ebs.ErrAttachLimit, len(allDeviceNames), on)

@@ -60,6 +60,11 @@ func TestDeviceNames(t *testing.T) {
 	clk.Step(nameLag + time.Second)
 	check("until the instance must show it", reserve("i-1"), "/dev/xvdaa")
 
+	for range allDeviceNames {
+		d.release("i-4", reserve("i-4"), true)
+	}
+	check("with every name given lately one of them is better than none", reserve("i-4"), "/dev/xvdaa")
+
 	all := map[string]bool{}
 	for _, name := range allDeviceNames {
 		all[name] = true

@@ -22,9 +22,6 @@ import (
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 const snapshotSpacing = 15 * time.Second
 
-// sentSnapshot is a create of which we do not know whether it was accepted.
-type sentSnapshot struct{ at time.Time }
-
 // EnsureSnapshot starts the snapshot, or finds it where an earlier call did. It
 // does not wait until the snapshot is completed.
 func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (ebs.Snapshot, error) {
@@ -44,7 +41,7 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 		case err == nil:
 			return created, nil
 		case errors.Is(err, ebs.ErrMaybeAccepted):
-			c.noteUnsure(want.Name)
+			c.noteUnsure("snapshot "+want.Name, ebs.Zone{})
 			if ctx.Err() != nil {
 				return ebs.Snapshot{}, err
 			}
@@ -87,7 +84,7 @@ func (c *Client) sentBefore(ctx context.Context, name string) (*ebs.Snapshot, er
 	if err != nil || snap != nil {
 		return snap, err
 	}
-	until := c.unsureUntil(name)
+	until, _ := c.unsureUntil("snapshot " + name)
 	if !c.clock.Now().Before(until) {
 		return nil, nil
 	}
@@ -97,28 +94,6 @@ func (c *Client) sentBefore(ctx context.Context, name string) (*ebs.Snapshot, er
 		return snap != nil || !c.clock.Now().Before(until), err
 	})
 	return snap, err
-}
-
-func (c *Client) noteUnsure(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unsure[name] = sentSnapshot{at: c.clock.Now()}
-}
-
-// unsureUntil is until when a snapshot of the name may be hidden.
-func (c *Client) unsureUntil(name string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for other, sent := range c.unsure {
-		if c.clock.Since(sent.at) > appearWithin {
-			delete(c.unsure, other)
-		}
-	}
-	sent, ok := c.unsure[name]
-	if !ok {
-		return time.Time{}
-	}
-	return sent.at.Add(appearWithin)
 }
 
 // snapshotByName looks for the snapshot that carries a name; the oldest where

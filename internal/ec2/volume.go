@@ -38,58 +38,83 @@ func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.
 	if want.Snapshot != "" && !want.Snapshot.WellFormed() {
 		return ebs.Volume{}, fmt.Errorf("%w: %q is no snapshot id", ebs.ErrNotFound, want.Snapshot)
 	}
-	existing, err := c.volumeByName(ctx, want.Name)
+	found, err := c.volumeByName(ctx, want.Name)
 	if err != nil {
 		// An earlier call may have made it: without an answer we must not say that there is none.
 		return ebs.Volume{}, accepted(fmt.Errorf("look for a volume of that name: %w", err))
 	}
-	if existing == nil {
-		existing, err = c.create(ctx, want)
+	var vol ebs.Volume
+	if found == nil {
+		vol, found, err = c.create(ctx, want)
 		if err != nil {
 			return ebs.Volume{}, err
 		}
 	}
-	if err := differences(*existing, want); err != nil {
-		return ebs.Volume{}, err
+	if found != nil { // a volume that was just made is as wanted: EC2 has accepted every parameter
+		vol = *found
+		if err := differences(vol, want); err != nil {
+			return ebs.Volume{}, err
+		}
 	}
-	vol, err := c.waitCreated(ctx, *existing)
+	vol, err = c.waitCreated(ctx, vol)
 	if errors.Is(err, ebs.ErrVanished) {
 		c.useUpToken(want.Name)
 	}
 	return vol, accepted(err)
 }
 
-// create sends CreateVolume, and answers the volume that an earlier call made
-// where EC2 knows of one that the look-up by tag did not show yet.
-func (c *Client) create(ctx context.Context, want ebs.VolumeRequest) (*ebs.Volume, error) {
+// create sends CreateVolume. It answers the volume that this made, or the one
+// that it found, where EC2 knows of one that the look-up by tag did not show yet.
+func (c *Client) create(ctx context.Context, want ebs.VolumeRequest) (made ebs.Volume, found *ebs.Volume, err error) {
 	zone := want.Zone
 	if zone == (ebs.Zone{}) {
-		var err error
 		if zone, err = c.chooseZone(ctx, want.Name); err != nil {
-			return nil, err
+			return made, nil, err
 		}
 	}
+	if found, err = c.sentElsewhere(ctx, want.Name, zone); found != nil || err != nil {
+		return made, found, accepted(err)
+	}
 	for range tokensPerCall {
-		vol, err := c.createVolume(ctx, want, zone, c.token(want.Name))
+		made, err = c.createVolume(ctx, want, zone, c.token(want.Name))
 		switch {
 		case err == nil:
-			return &vol, nil
+			return made, nil, nil
+		case errors.Is(err, ebs.ErrMaybeAccepted):
+			c.noteUnsure("volume "+want.Name, zone)
+			return made, nil, err
 		case errors.Is(err, ebs.ErrLimitExceeded):
 			found, lookErr := c.volumeByName(ctx, want.Name)
 			if found != nil || lookErr != nil {
-				return found, accepted(lookErr)
+				return made, found, accepted(lookErr)
 			}
-			return nil, err
+			return made, nil, err
 		case !errors.Is(err, ebs.ErrAlreadyExists):
-			return nil, err
+			return made, nil, err
 		}
 		found, lookErr := c.behindToken(ctx, want.Name, err)
 		if found != nil || lookErr != nil {
-			return found, accepted(lookErr)
+			return made, found, accepted(lookErr)
 		}
 		c.useUpToken(want.Name)
 	}
-	return nil, fmt.Errorf("%w: the volumes that %d client tokens of the name made are gone; the next call tries further ones", ebs.ErrNotReady, tokensPerCall)
+	return made, nil, fmt.Errorf("%w: the volumes that %d client tokens of the name made are gone; the next call tries further ones", ebs.ErrNotReady, tokensPerCall)
+}
+
+// sentElsewhere looks for a volume that an earlier call of this process may
+// have made in another zone, for as long as it may be hidden: EC2 does not say
+// whether a client token holds beyond its zone.
+// https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html
+func (c *Client) sentElsewhere(ctx context.Context, name string, zone ebs.Zone) (found *ebs.Volume, err error) {
+	until, where := c.unsureUntil("volume " + name)
+	if until.IsZero() || where == zone {
+		return nil, nil
+	}
+	err = c.poll(ctx, lagPolls, func(ctx context.Context) (bool, error) {
+		found, err = c.volumeByName(ctx, name)
+		return found != nil || !c.clock.Now().Before(until), err
+	})
+	return found, err
 }
 
 // behindToken looks for the volume that holds the name's client token. EC2 says
