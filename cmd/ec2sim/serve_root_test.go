@@ -24,7 +24,7 @@ import (
 // until polls the control API until a volume is as wanted.
 func until(t *testing.T, url, what string, as func(ec2sim.State) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
 		var st ec2sim.State
 		resp, err := http.Get(url + "/_sim/state")
 		if err == nil {

@@ -150,8 +150,12 @@ func TestServeKilledAndStopped(t *testing.T) {
 		t.Errorf("exit code %d of a killed process", code)
 	}
 	s = startServer(t, l, args...)
-	if _, err := http.Post(url+"/_sim/instances/i-0000000000000a001/terminate", "", nil); err != nil {
+	resp, err := http.Post(url+"/_sim/instances/i-0000000000000a001/terminate", "", nil)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("terminate: %d %v", resp.StatusCode, err)
 	}
 	if code := s.stop(unix.SIGKILL); code != -1 {
 		t.Errorf("exit code %d of a killed process", code)
