@@ -80,7 +80,7 @@ func TestErrorCodesKnowEverySentinel(t *testing.T) {
 	}
 	listed := 0
 	for _, row := range errorCodes {
-		if row.err != context.Canceled && row.err != context.DeadlineExceeded {
+		if !errors.Is(row.err, context.Canceled) && !errors.Is(row.err, context.DeadlineExceeded) {
 			listed++
 		}
 	}

@@ -34,7 +34,7 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 			return ebs.Snapshot{}, accepted(fmt.Errorf("look for a snapshot of that name: %w", err))
 		}
 		if snap != nil {
-			return judgeSnapshot(*snap, want)
+			return c.judgeSnapshot(ctx, *snap, want)
 		}
 		created, err := c.createSnapshot(ctx, want)
 		switch {
@@ -46,7 +46,7 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 				return ebs.Snapshot{}, err
 			}
 			if snap, lookErr := c.sentBefore(ctx, want.Name); lookErr == nil && snap != nil {
-				return judgeSnapshot(*snap, want)
+				return c.judgeSnapshot(ctx, *snap, want)
 			}
 			return ebs.Snapshot{}, err
 		case hasCode(err, "SnapshotCreationPerVolumeRateExceeded") && c.timeFor(ctx, snapshotSpacing):
@@ -66,12 +66,17 @@ func (c *Client) timeFor(ctx context.Context, d time.Duration) bool {
 }
 
 // judgeSnapshot compares a snapshot that carries the name with what is wanted.
-func judgeSnapshot(snap ebs.Snapshot, want ebs.SnapshotRequest) (ebs.Snapshot, error) {
+// One that EC2 could not complete holds nothing and never will: it is deleted,
+// so that the next call takes another and nothing is left behind.
+func (c *Client) judgeSnapshot(ctx context.Context, snap ebs.Snapshot, want ebs.SnapshotRequest) (ebs.Snapshot, error) {
 	switch {
 	case snap.Volume != want.Volume:
 		return ebs.Snapshot{}, fmt.Errorf("%w: snapshot %s has the name and is of volume %s, wanted is one of %s", ebs.ErrAlreadyExists, snap.ID, snap.Volume, want.Volume)
 	case snap.State == ebs.SnapshotFailed:
-		return ebs.Snapshot{}, fmt.Errorf("EC2 could not complete snapshot %s, it is in state error: delete it and take another", snap.ID)
+		if err := c.DeleteSnapshot(ctx, snap.ID); err != nil {
+			return ebs.Snapshot{}, accepted(fmt.Errorf("delete snapshot %s, which EC2 could not complete: %w", snap.ID, err))
+		}
+		return ebs.Snapshot{}, fmt.Errorf("%w: EC2 could not complete snapshot %s: it is deleted, the next try takes another", ebs.ErrNotReady, snap.ID)
 	}
 	return snap, nil
 }

@@ -1,8 +1,10 @@
 package ec2_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +110,27 @@ func TestEnsureSnapshotAfterALostRequest(t *testing.T) {
 	}
 	if n := len(r.Snapshots()); n != 1 {
 		t.Errorf("%d snapshots, want 1", n)
+	}
+}
+
+// EC2 gives up on a snapshot: it holds nothing, goes, and another is taken.
+func TestEnsureSnapshotAfterAFailedOne(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	failed := r.snapshot("snap-1", vol.ID)
+	r.pass(time.Minute)
+	r.rewrite(func(c call, _ *http.Header, body []byte) []byte {
+		if c.action == "DescribeSnapshots" {
+			return bytes.ReplaceAll(body, []byte("<status>completed"), []byte("<status>error"))
+		}
+		return body
+	})
+	if _, err := r.client().EnsureSnapshot(t.Context(), snapshotRequest("snap-1", vol.ID)); !errors.Is(err, ebs.ErrNotReady) || !strings.Contains(err.Error(), string(failed.ID)) {
+		t.Errorf("%v, want that it is not ready and which one failed", err)
+	}
+	next := r.snapshot("snap-1", vol.ID)
+	if all := r.Snapshots(); next.ID == failed.ID || len(all) != 1 {
+		t.Errorf("%s after %s, %d snapshots; want another one, alone", next.ID, failed.ID, len(all))
 	}
 }
 
