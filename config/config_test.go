@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -239,14 +240,26 @@ func rights(role string, rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
+// Live clusters depend on these values: whoever replaces AWS's driver finds the
+// same CSIDriver, some fields of which cannot be changed in place.
+func TestCSIDriverIsADropIn(t *testing.T) {
+	got := find[*storagev1.CSIDriver](t, render(t, "default"), "CSIDriver/ebs.csi.aws.com").Spec
+	yes, no, file := true, false, storagev1.FileFSGroupPolicy
+	want := storagev1.CSIDriverSpec{
+		AttachRequired:       &yes,
+		PodInfoOnMount:       &no,
+		FSGroupPolicy:        &file,
+		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("CSIDriver (-want +got)\n%s", diff)
+	}
+}
+
 // The two halves, kubelet and the sidecars meet at paths that are written down
 // in several places.
 func TestPathsAgree(t *testing.T) {
 	objects := render(t, "default")
-	driver := find[runtime.Object](t, objects, "CSIDriver/ebs.csi.aws.com")
-	if driver == nil {
-		t.Fatal("no CSIDriver")
-	}
 	node := pods(objects)["DaemonSet/holdfast-node"]
 	host := map[string]string{}
 	for _, v := range node.Volumes {
