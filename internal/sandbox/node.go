@@ -197,7 +197,8 @@ func (s *Sandbox) LoadImages(ctx context.Context, tars ...string) error {
 }
 
 // loadInto gives the archive to the node as an open file: the node need not see
-// its path.
+// its path. The image is unpacked when a container first needs it: most images run
+// on one node only, and unpacking takes longer than all the rest.
 func (s *Sandbox) loadInto(ctx context.Context, n Node, tar string) error {
 	f, err := os.Open(tar)
 	if err != nil {
@@ -205,7 +206,7 @@ func (s *Sandbox) loadInto(ctx context.Context, n Node, tar string) error {
 	}
 	defer f.Close()
 	var out bytes.Buffer
-	err = s.Exec(ctx, n.Name, Streams{In: f, Out: &out, Err: &out}, "ctr", "-n", "k8s.io", "images", "import", "-")
+	err = s.Exec(ctx, n.Name, Streams{In: f, Out: &out, Err: &out}, "ctr", "-n", "k8s.io", "images", "import", "--local", "--no-unpack", "-")
 	if err != nil {
 		return fmt.Errorf("load image %s into %s: %w: %s", tar, n.Name, err, strings.TrimSpace(out.String()))
 	}
