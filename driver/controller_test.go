@@ -352,7 +352,7 @@ func TestCreateVolumeRefusals(t *testing.T) {
 		want   codes.Code
 		texts  []string
 	}{
-		"unknown parameter":   {param("encrytped", "true"), codes.InvalidArgument, []string{"encrytped", "allowed are"}},
+		"unknown parameter":   {param("encrypt", "true"), codes.InvalidArgument, []string{"encrypt", "allowed are"}},
 		"bad value":           {param("encrypted", "yes"), codes.InvalidArgument, []string{"encrypted", "yes", "true or false"}},
 		"iops for gp3":        {param("iops", "90000"), codes.InvalidArgument, []string{"90000", "3000 to 80000"}},
 		"iops for the size":   {param("iops", "6000"), codes.InvalidArgument, []string{"6000", "10 GiB", "5000"}},

@@ -12,7 +12,7 @@ import (
 
 // A parameter is one key that a class may carry. Keys are compared without
 // case, as AWS's driver does; a key that is in no table is an error, so that a
-// mistyped "encrytped" never ends as an unencrypted volume.
+// mistyped "encrypt: true" never ends as an unencrypted volume.
 type parameter[T any] struct {
 	// key as documented. One that ends in "_" stands for any key that begins so.
 	key string

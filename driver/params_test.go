@@ -33,7 +33,7 @@ func TestParseVolumeParameters(t *testing.T) {
 		"claim names": {"extra create metadata", map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "db", "csi.storage.k8s.io/pv/name": "pvc-1"}, volumeParameters{volumeType: ebs.GP3, claim: map[string]string{"PVCName": "data", "PVCNamespace": "db", "PVName": "pvc-1"}}, nil},
 		"tags":        {"any number of tags", map[string]string{"tagSpecification_1": "a=b", "tagspecification_22": "c=d=e"}, volumeParameters{volumeType: ebs.GP3, tags: []string{"a=b", "c=d=e"}, claim: none}, nil},
 
-		"unknown key":     {"a mistyped key never passes", map[string]string{"encrytped": "true"}, volumeParameters{}, []string{`"encrytped"`, `"true"`, "encrypted", "tagSpecification_N"}},
+		"unknown key":     {"a mistyped key never passes", map[string]string{"encrypt": "true"}, volumeParameters{}, []string{`"encrypt"`, `"true"`, "encrypted", "tagSpecification_N"}},
 		"encrypted yes":   {"yes is no value", map[string]string{"encrypted": "yes"}, volumeParameters{}, []string{`"encrypted"`, `"yes"`, "true or false"}},
 		"encrypted empty": {"an empty value is none", map[string]string{"encrypted": ""}, volumeParameters{}, []string{`"encrypted"`, "true or false"}},
 		"unknown type":    {"allowed types are listed", map[string]string{"type": "gp4"}, volumeParameters{}, []string{`"type"`, `"gp4"`, "gp2, gp3, io1, io2, sc1, st1, standard"}},

@@ -38,15 +38,14 @@ func (c *Client) instance(ctx context.Context, id ebs.InstanceID) (instance, err
 	if err != nil {
 		return instance{}, fmt.Errorf("look up instance %s: %w", id, err)
 	}
-	for _, r := range out.Reservations {
-		for _, i := range r.Instances {
-			if i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
-				return instance{}, fmt.Errorf("%w: instance %s is terminated", ebs.ErrInstanceNotFound, id)
-			}
-			return instanceFrom(i), nil
-		}
+	if len(out.Reservations) == 0 || len(out.Reservations[0].Instances) == 0 {
+		return instance{}, fmt.Errorf("%w: instance %s", ebs.ErrInstanceNotFound, id)
 	}
-	return instance{}, fmt.Errorf("%w: instance %s", ebs.ErrInstanceNotFound, id)
+	found := out.Reservations[0].Instances[0]
+	if found.State != nil && found.State.Name == types.InstanceStateNameTerminated {
+		return instance{}, fmt.Errorf("%w: instance %s is terminated", ebs.ErrInstanceNotFound, id)
+	}
+	return instanceFrom(found), nil
 }
 
 func instanceFrom(i types.Instance) instance {
