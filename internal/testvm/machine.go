@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -64,7 +65,11 @@ func Run(ctx context.Context, c Config) (exitCode int, err error) {
 	}
 	defer closeListener(requests)
 	cmd := exec.CommandContext(ctx, program, arguments(c, initramfs)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The machine ends with this process, however that ends; the kernel ties
+	// this to the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	console := &lineWriter{emit: c.Console}
 	var complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = console, &complaints

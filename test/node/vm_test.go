@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,10 @@ var tools = []string{
 // idle cores and many times that on busy ones.
 const patience = 9 * time.Minute
 
+// run selects tests inside the machine, as -run does outside:
+// go test -tags vm -v ./test/node -args -guest.run=TestRawBlock
+var run = flag.String("guest.run", ".", "run only the tests in the machine that match this regular expression")
+
 // TestNodeInMachine runs package guest inside a machine and reports each of its
 // tests.
 func TestNodeInMachine(t *testing.T) {
@@ -46,7 +51,7 @@ func TestNodeInMachine(t *testing.T) {
 		Kernel:  kernel,
 		Modules: []string{"loop", "xfs", "crc32c_intel"},
 		Binary:  build(ctx, t, dir),
-		Args:    []string{"-test.v", "-test.timeout=8m"},
+		Args:    []string{"-test.v", "-test.timeout=8m", "-test.run=" + *run},
 		Tools:   find(t, tools),
 		Console: func(line string) { results.add(t, line) },
 	})
