@@ -18,8 +18,8 @@ type parameter[T any] struct {
 	key string
 	// allowed completes the sentence "allowed is …" of an error.
 	allowed string
-	// parse reads the value into p; the caller adds key, value and allowed to its error.
-	parse func(p *T, value string) error
+	// parse reads the value of a key into p; the caller adds key, value and allowed to its error.
+	parse func(p *T, key, value string) error
 }
 
 // errValue says that a value is none of the allowed ones and nothing more.
@@ -47,7 +47,7 @@ func parseParameters[T any](table []parameter[T], params map[string]string, p *T
 			wrong = append(wrong, fmt.Sprintf("parameter %q (value %q) is unknown: allowed are %s", key, params[key], keyList(table)))
 			continue
 		}
-		if err := row.parse(p, params[key]); err != nil {
+		if err := row.parse(p, key, params[key]); err != nil {
 			wrong = append(wrong, describeValue(key, params[key], row.allowed, err))
 		}
 	}
@@ -101,14 +101,14 @@ type volumeParameters struct {
 	throughputMiBps int32
 	encrypted       bool
 	kmsKeyID        string
-	tags            []string          // key=value, values are templates
+	tags            map[string]string // key=value by parameter, values are templates
 	claim           map[string]string // what templates may name: PVCName, PVCNamespace, PVName
 }
 
 // volumeTable holds the parameters of a StorageClass, see
 // https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
 var volumeTable = []parameter[volumeParameters]{
-	{"type", "one of " + volumeTypeNames(), func(p *volumeParameters, v string) error {
+	{"type", "one of " + volumeTypeNames(), func(p *volumeParameters, _, v string) error {
 		if v == "" {
 			return nil
 		}
@@ -118,27 +118,27 @@ var volumeTable = []parameter[volumeParameters]{
 		}
 		return nil
 	}},
-	{"iops", "a whole number above 0", func(p *volumeParameters, v string) (err error) {
+	{"iops", "a whole number above 0", func(p *volumeParameters, _, v string) (err error) {
 		p.iops, err = parseCount(v)
 		return err
 	}},
-	{"iopsPerGB", "a whole number above 0", func(p *volumeParameters, v string) (err error) {
+	{"iopsPerGB", "a whole number above 0", func(p *volumeParameters, _, v string) (err error) {
 		p.iopsPerGB, err = parseCount(v)
 		return err
 	}},
-	{"allowAutoIOPSPerGBIncrease", boolValues, func(p *volumeParameters, v string) (err error) {
+	{"allowAutoIOPSPerGBIncrease", boolValues, func(p *volumeParameters, _, v string) (err error) {
 		p.raiseIOPS, err = parseBool(v)
 		return err
 	}},
-	{"throughput", "a whole number above 0, in MiB/s", func(p *volumeParameters, v string) (err error) {
+	{"throughput", "a whole number above 0, in MiB/s", func(p *volumeParameters, _, v string) (err error) {
 		p.throughputMiBps, err = parseCount(v)
 		return err
 	}},
-	{"encrypted", boolValues, func(p *volumeParameters, v string) (err error) {
+	{"encrypted", boolValues, func(p *volumeParameters, _, v string) (err error) {
 		p.encrypted, err = parseBool(v)
 		return err
 	}},
-	{"kmsKeyId", "the id, alias or ARN of a KMS key", func(p *volumeParameters, v string) error {
+	{"kmsKeyId", "the id, alias or ARN of a KMS key", func(p *volumeParameters, _, v string) error {
 		if strings.ContainsAny(v, " \t\n") {
 			return errValue
 		}
@@ -147,8 +147,8 @@ var volumeTable = []parameter[volumeParameters]{
 	}},
 	{sidecarPrefix + "fstype", fsTypeNames, parseFSTypeParameter},
 	{"fsType", fsTypeNames, parseFSTypeParameter},
-	{"tagSpecification_", "key=value", func(p *volumeParameters, v string) error {
-		p.tags = append(p.tags, v)
+	{"tagSpecification_", "key=value", func(p *volumeParameters, key, v string) error {
+		p.tags = withTag(p.tags, key, v)
 		return nil
 	}},
 	{sidecarPrefix + "pvc/name", "any", claimName("PVCName")},
@@ -156,8 +156,18 @@ var volumeTable = []parameter[volumeParameters]{
 	{sidecarPrefix + "pv/name", "any", claimName("PVName")},
 }
 
-func claimName(field string) func(p *volumeParameters, v string) error {
-	return func(p *volumeParameters, v string) error {
+// withTag adds a tagSpecification under the name of its parameter, so that an
+// error can name it.
+func withTag(tags map[string]string, parameter, spec string) map[string]string {
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	tags[parameter] = spec
+	return tags
+}
+
+func claimName(field string) func(p *volumeParameters, _, v string) error {
+	return func(p *volumeParameters, _, v string) error {
 		p.claim[field] = v
 		return nil
 	}
@@ -207,13 +217,13 @@ func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
 
 // snapshotParameters is what a VolumeSnapshotClass asks for.
 type snapshotParameters struct {
-	tags     []string
+	tags     map[string]string // as in volumeParameters
 	snapshot map[string]string // VolumeSnapshotName, VolumeSnapshotNamespace, VolumeSnapshotContentName
 }
 
 var snapshotTable = []parameter[snapshotParameters]{
-	{"tagSpecification_", "key=value", func(p *snapshotParameters, v string) error {
-		p.tags = append(p.tags, v)
+	{"tagSpecification_", "key=value", func(p *snapshotParameters, key, v string) error {
+		p.tags = withTag(p.tags, key, v)
 		return nil
 	}},
 	{sidecarPrefix + "volumesnapshot/name", "any", snapshotName("VolumeSnapshotName")},
@@ -221,8 +231,8 @@ var snapshotTable = []parameter[snapshotParameters]{
 	{sidecarPrefix + "volumesnapshotcontent/name", "any", snapshotName("VolumeSnapshotContentName")},
 }
 
-func snapshotName(field string) func(p *snapshotParameters, v string) error {
-	return func(p *snapshotParameters, v string) error {
+func snapshotName(field string) func(p *snapshotParameters, _, v string) error {
+	return func(p *snapshotParameters, _, v string) error {
 		p.snapshot[field] = v
 		return nil
 	}
@@ -272,7 +282,7 @@ func parseCount(v string) (int32, error) {
 
 // parseFSTypeParameter judges a filesystem type. The controller needs no more:
 // the node is told by the volume capability.
-func parseFSTypeParameter(_ *volumeParameters, v string) error { return checkFSType(v) }
+func parseFSTypeParameter(_ *volumeParameters, _, v string) error { return checkFSType(v) }
 
 // checkFSType refuses filesystems that the node cannot make; empty is the default.
 func checkFSType(v string) error {

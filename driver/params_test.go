@@ -31,7 +31,7 @@ func TestParseVolumeParameters(t *testing.T) {
 		"XFS":         {"the node normalises", map[string]string{"fsType": "XFS"}, volumeParameters{volumeType: ebs.GP3, claim: none}, nil},
 		"empty type":  {"a template that fills in nothing means the default", map[string]string{"type": "", "fsType": "", "kmsKeyId": ""}, volumeParameters{volumeType: ebs.GP3, claim: none}, nil},
 		"claim names": {"extra create metadata", map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "db", "csi.storage.k8s.io/pv/name": "pvc-1"}, volumeParameters{volumeType: ebs.GP3, claim: map[string]string{"PVCName": "data", "PVCNamespace": "db", "PVName": "pvc-1"}}, nil},
-		"tags":        {"any number of tags", map[string]string{"tagSpecification_1": "a=b", "tagspecification_22": "c=d=e"}, volumeParameters{volumeType: ebs.GP3, tags: []string{"a=b", "c=d=e"}, claim: none}, nil},
+		"tags":        {"any number of tags", map[string]string{"tagSpecification_1": "a=b", "tagspecification_22": "c=d=e"}, volumeParameters{volumeType: ebs.GP3, tags: map[string]string{"tagSpecification_1": "a=b", "tagspecification_22": "c=d=e"}, claim: none}, nil},
 
 		"unknown key":     {"a mistyped key never passes", map[string]string{"encrypt": "true"}, volumeParameters{}, []string{`"encrypt"`, `"true"`, "encrypted", "tagSpecification_N"}},
 		"encrypted yes":   {"yes is no value", map[string]string{"encrypted": "yes"}, volumeParameters{}, []string{`"encrypted"`, `"yes"`, "true or false"}},
@@ -109,7 +109,7 @@ func TestParseSnapshotParameters(t *testing.T) {
 		"csi.storage.k8s.io/volumesnapshot/namespace": "db", "csi.storage.k8s.io/volumesnapshotcontent/name": "c",
 	})
 	want := snapshotParameters{
-		tags:     []string{"a={{ .VolumeSnapshotName }}"},
+		tags:     map[string]string{"tagSpecification_1": "a={{ .VolumeSnapshotName }}"},
 		snapshot: map[string]string{"VolumeSnapshotName": "s", "VolumeSnapshotNamespace": "db", "VolumeSnapshotContentName": "c"},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(snapshotParameters{})); diff != "" || err != nil {

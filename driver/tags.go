@@ -3,6 +3,8 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"text/template"
@@ -90,23 +92,22 @@ func (t Tagging) ownTags(nameKey, name string) map[string]string {
 }
 
 // withUserTags adds the extra tags and those of the class, and judges the whole.
-func (t Tagging) withUserTags(tags map[string]string, specs []string, fields map[string]string) (map[string]string, error) {
+func (t Tagging) withUserTags(tags, specs, fields map[string]string) (map[string]string, error) {
 	for k, v := range t.Extra {
 		tags[k] = v
 	}
 	var wrong []string
-	fromClass := map[string]bool{}
-	sort.Strings(specs)
-	for _, spec := range specs {
-		key, value, err := evaluateTag(spec, fields)
-		if err == nil && fromClass[key] {
-			err = fmt.Errorf("key %q is given by another tagSpecification too", key)
+	fromClass := map[string]string{} // parameter by key
+	for _, parameter := range slices.Sorted(maps.Keys(specs)) {
+		key, value, err := evaluateTag(specs[parameter], fields)
+		if twin, twice := fromClass[key]; err == nil && twice {
+			err = fmt.Errorf("key %q is given by %s too", key, twin)
 		}
 		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("tagSpecification %q: %v", spec, err))
+			wrong = append(wrong, fmt.Sprintf("parameter %q: value %q: %v", parameter, specs[parameter], err))
 			continue
 		}
-		fromClass[key] = true
+		fromClass[key] = parameter
 		tags[key] = value
 	}
 	for k, v := range tags {

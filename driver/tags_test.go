@@ -45,13 +45,13 @@ func TestVolumeTags(t *testing.T) {
 
 		"no =":             {"not a tag", Tagging{}, []string{"abc"}, nil, "key=value"},
 		"no key":           {"EC2 wants a key", Tagging{}, []string{"=v"}, nil, "empty"},
-		"aws:":             {"reserved by AWS", Tagging{}, []string{"AWS:x=v"}, nil, "reserved"},
+		"aws:":             {"reserved by AWS", Tagging{}, []string{"AWS:x=v"}, nil, `parameter "tagSpecification_1": value "AWS:x=v": keys that begin with aws: are reserved`},
 		"our key":          {"the driver finds volumes by it", Tagging{}, []string{"CSIVolumeName=v"}, nil, "reserved"},
 		"kubernetes.io":    {"the driver sets it", Tagging{}, []string{"kubernetes.io/cluster/x=owned"}, nil, "reserved"},
 		"cluster tag":      {"IAM policies rely on it", Tagging{}, []string{"ebs.csi.aws.com/cluster=false"}, nil, "reserved"},
 		"long key":         {"EC2 allows 128", Tagging{}, []string{strings.Repeat("k", 129) + "=v"}, nil, "129"},
 		"long value":       {"EC2 allows 256", Tagging{}, []string{"k=" + strings.Repeat("v", 257)}, nil, "257"},
-		"twice":            {"one of them would be lost", Tagging{}, []string{"k=1", "k=2"}, nil, "another tagSpecification"},
+		"twice":            {"one of them would be lost", Tagging{}, []string{"k=1", "k=2"}, nil, "tagSpecification_1 too"},
 		"broken template":  {"told before anything is made", Tagging{}, []string{"k={{ .PVCName"}, nil, "template"},
 		"unknown field":    {"no silent <no value>", Tagging{}, []string{"k={{ .Pod }}"}, nil, "template"},
 		"unknown function": {"told before anything is made", Tagging{}, []string{"k={{ .PVCName | shout }}"}, nil, "shout"},
@@ -60,7 +60,7 @@ func TestVolumeTags(t *testing.T) {
 		"no end":           {"a template cannot eat the memory", Tagging{}, []string{`k={{ printf "%9999d" 1 }}`}, nil, "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.tagging.volumeTags("pvc-1", volumeParameters{tags: tc.specs, claim: claim})
+			got, err := tc.tagging.volumeTags("pvc-1", volumeParameters{tags: numbered(tc.specs), claim: claim})
 			if tc.wrong != "" {
 				if !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), tc.wrong) {
 					t.Errorf("%s: %v, want an error with %q", tc.why, err, tc.wrong)
@@ -74,6 +74,15 @@ func TestVolumeTags(t *testing.T) {
 	}
 }
 
+// numbered gives each tagSpecification the name of its parameter.
+func numbered(specs []string) map[string]string {
+	tags := map[string]string{}
+	for i, spec := range specs {
+		tags[fmt.Sprintf("tagSpecification_%d", i+1)] = spec
+	}
+	return tags
+}
+
 func TestVolumeTagsAreFiftyAtMost(t *testing.T) {
 	specs := func(n int) []string {
 		var all []string
@@ -82,17 +91,17 @@ func TestVolumeTagsAreFiftyAtMost(t *testing.T) {
 		}
 		return all
 	}
-	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: specs(48)}); err != nil {
+	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: numbered(specs(48))}); err != nil {
 		t.Errorf("50 tags with the driver's two: %v", err)
 	}
-	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: specs(49)}); !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), "51 tags") {
+	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: numbered(specs(49))}); !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), "51 tags") {
 		t.Errorf("51 tags: %v, want that they are too many", err)
 	}
 }
 
 func TestSnapshotTags(t *testing.T) {
 	got, err := Tagging{ClusterID: "c1", Extra: map[string]string{"env": "prod"}}.snapshotTags("snapshot-1", snapshotParameters{
-		tags: []string{"of={{ .VolumeSnapshotNamespace }}/{{ .VolumeSnapshotName }}"}, snapshot: map[string]string{"VolumeSnapshotName": "s", "VolumeSnapshotNamespace": "db"},
+		tags: numbered([]string{"of={{ .VolumeSnapshotNamespace }}/{{ .VolumeSnapshotName }}"}), snapshot: map[string]string{"VolumeSnapshotName": "s", "VolumeSnapshotNamespace": "db"},
 	})
 	want := map[string]string{
 		"CSIVolumeSnapshotName": "snapshot-1", "ebs.csi.aws.com/cluster": "true", "kubernetes.io/cluster/c1": "owned", "Name": "c1-dynamic-snapshot-1",
