@@ -286,6 +286,94 @@ func TestAVolumesLifeOverRestarts(t *testing.T) {
 	}
 }
 
+// DRIVER rules 1, 8, 10 and 12: every answer of EC2 to a change is lost, then
+// the process is restarted and asked again. Nothing is made twice, nothing final
+// is answered on the way.
+func TestLostAnswersAndARestart(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	var vol, snap string
+	for _, step := range []struct {
+		action string
+		do     func() error
+	}{
+		{"CreateVolume", func() error {
+			answer, err := c.CreateVolume(ctx, wanted("pvc-1"))
+			vol = answer.GetVolume().GetVolumeId()
+			return err
+		}},
+		{"AttachVolume", func() error { _, err := c.publish(vol, nodeA); return err }},
+		{"ModifyVolume", func() error {
+			_, err := c.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: vol, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 * gib}})
+			return err
+		}},
+		{"CreateSnapshot", func() error {
+			answer, err := c.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: vol})
+			snap = answer.GetSnapshot().GetSnapshotId()
+			return err
+		}},
+		{"DetachVolume", func() error { return c.unpublish(vol, nodeA) }},
+		{"DeleteSnapshot", func() error {
+			_, err := c.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snap})
+			return err
+		}},
+		{"DeleteVolume", func() error {
+			_, err := c.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: vol})
+			return err
+		}},
+	} {
+		if err := c.sim.Inject(ec2sim.Fault{Action: step.action, LostAnswer: ec2sim.LostAfter, Count: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if code := status.Code(step.do()); code != codes.OK && code != codes.Aborted {
+			t.Errorf("%s: %s while the outcome is not known, want OK or ABORTED", step.action, code)
+		}
+		c.sim.ClearFaults()
+		c.restart()
+		if err := step.do(); err != nil {
+			t.Fatalf("%s after the restart: %v", step.action, err)
+		}
+		c.clock.Step(20 * time.Second)
+		if v, s := len(c.sim.Volumes()), len(c.sim.Snapshots()); v > 1 || s > 1 {
+			t.Fatalf("%s: %d volumes and %d snapshots, want one at most", step.action, v, s)
+		}
+	}
+	c.clock.Step(time.Minute)
+	if v, s := c.sim.Volumes(), c.sim.Snapshots(); len(v)+len(s) != 0 {
+		t.Errorf("left in EC2: %v %v", v, s)
+	}
+}
+
+// DRIVER rule 17: the caller gives up, and the next one is not held up by it.
+func TestACallerThatGivesUp(t *testing.T) {
+	c := newCluster(t)
+	vol := c.volume("pvc-1").GetVolumeId()
+	if err := c.sim.Inject(ec2sim.Fault{Action: "DescribeInstances", LatencyMs: 3_600_000}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	given := make(chan error, 1)
+	go func() {
+		_, err := c.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: vol, NodeId: nodeA, VolumeCapability: singleWriter()})
+		given <- err
+	}()
+	for len(c.sim.Faults()) > 0 { // until the call has arrived
+		<-time.After(time.Millisecond)
+	}
+	_, err := c.publish(vol, nodeA)
+	wantCode(t, "while the first is under way", err, codes.Aborted, "ControllerPublishVolume")
+	cancel()
+	wantCode(t, "the first", <-given, codes.Canceled)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err = c.publish(vol, nodeA); status.Code(err) != codes.Aborted || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("after the first has given up: %v", err)
+	}
+}
+
 // Every capability that is advertised is there, and what is not advertised is not.
 func TestControllerCapabilities(t *testing.T) {
 	c := newCluster(t)
