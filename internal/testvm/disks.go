@@ -144,47 +144,59 @@ func makeDisk(file string, sizeBytes int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// copySparse copies a file and leaves out blocks of zeros.
-func copySparse(from, to string) error {
-	source, err := os.Open(from)
+// blocks calls use for each block of a file that is not all zeros: disks are
+// mostly holes.
+func blocks(file string, use func(offset int64, block []byte) error) (sizeBytes int64, err error) {
+	source, err := os.Open(file)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer source.Close()
 	info, err := source.Stat()
 	if err != nil {
-		return err
-	}
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+		return 0, err
 	}
 	block, zeros := make([]byte, 64<<10), make([]byte, 64<<10)
 	for offset := int64(0); offset < info.Size(); offset += int64(len(block)) {
-		n, readErr := source.ReadAt(block, offset)
-		if readErr != nil && !errors.Is(readErr, io.EOF) {
-			return errors.Join(readErr, target.Close())
+		n, err := source.ReadAt(block, offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
 		}
 		if bytes.Equal(block[:n], zeros[:n]) {
 			continue
 		}
-		if _, err := target.WriteAt(block[:n], offset); err != nil {
-			return errors.Join(err, target.Close())
+		if err := use(offset, block[:n]); err != nil {
+			return 0, err
 		}
 	}
-	return errors.Join(target.Truncate(info.Size()), target.Close())
+	return info.Size(), nil
 }
 
-// checksum is the SHA-256 of a file.
-func checksum(file string) (string, error) {
-	f, err := os.Open(file)
+// copySparse copies a file without its zeros.
+func copySparse(from, to string) error {
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer f.Close()
+	size, err := blocks(from, func(offset int64, block []byte) error {
+		_, err := target.WriteAt(block, offset)
+		return err
+	})
+	if err == nil {
+		err = target.Truncate(size)
+	}
+	return errors.Join(err, target.Close())
+}
+
+// checksum tells contents apart: the SHA-256 of all that is not zero and where
+// it is.
+func checksum(file string) (string, error) {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	size, err := blocks(file, func(offset int64, block []byte) error {
+		fmt.Fprintf(sum, "%d:", offset)
+		_, err := sum.Write(block)
+		return err
+	})
+	fmt.Fprintf(sum, "size %d", size)
+	return hex.EncodeToString(sum.Sum(nil)), err
 }

@@ -26,7 +26,7 @@ const (
 	Attach   = "attach"   // plug an NVMe disk in
 	Detach   = "detach"   // pull it out
 	Copy     = "copy"     // make a disk with another one's content, as a restored snapshot is
-	Checksum = "checksum" // SHA-256 of what the host's file of the disk holds
+	Checksum = "checksum" // what tells the content of the host's file of the disk
 	Exit     = "exit"     // the tests have ended with Code
 )
 

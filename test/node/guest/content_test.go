@@ -92,7 +92,7 @@ func TestForeignContent(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			n := startNode(t, blockdev.Options{})
-			attach(t, volumeA, 512)
+			attach(t, volumeA, 320)
 			tc.fill(t, device(t, volumeA))
 			before := checksum(t, diskName(t, volumeA))
 			err := n.stage(volumeA, mountOf("ext4"))
@@ -158,7 +158,7 @@ func TestRepairableFilesystem(t *testing.T) {
 // formats again instead of failing for ever.
 func TestUnfinishedFormat(t *testing.T) {
 	n := startNode(t, blockdev.Options{})
-	attach(t, volumeA, 512)
+	attach(t, volumeA, 320)
 	d := device(t, volumeA)
 	run(t, "mkfs.xfs", "-q", d)
 	writeAt(t, d, 126, []byte{1}) // sb_inprogress
