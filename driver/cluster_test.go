@@ -187,4 +187,3 @@ func wantCode(t *testing.T, why string, err error, want codes.Code, texts ...str
 		}
 	}
 }
-
