@@ -67,12 +67,7 @@ func TestNodeUnderV2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll("/etc", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644); err != nil { // kubelet reads it
-		t.Fatal(err)
-	}
+	writeEtc(t)
 	layout, err := cgroup.Detect()
 	if err != nil || !layout.Pure2() {
 		t.Fatalf("this machine has %+v, %v; want cgroup v2 alone", layout, err)
@@ -88,6 +83,9 @@ func TestNodeUnderV2(t *testing.T) {
 	})
 	bootNodeOnly(t, s, o)
 	eventuallyIn(t, 4*time.Minute, "the Pod runs in its own cgroup", func() error {
+		if err := s.deadComponent(t.Context(), []string{Kubelet + "/node-a1", Containerd + "/node-a1"}); err != nil {
+			t.Fatal(err)
+		}
 		out, err := s.NodeCommand(t.Context(), "node-a1", "ctr", "tasks", "ls")
 		if err != nil {
 			return err
@@ -102,6 +100,21 @@ func TestNodeUnderV2(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("power off took %s", time.Since(began))
+}
+
+// writeEtc makes the files that kubelet and containerd read, which a machine has.
+func writeEtc(t *testing.T) {
+	t.Helper()
+	if err := os.MkdirAll("/etc", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n", "hosts": "127.0.0.1 localhost\n", "resolv.conf": "",
+	} {
+		if err := os.WriteFile(filepath.Join("/etc", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // podCgroup looks for a process below kubelet's group for Pods, and its limit.
@@ -199,7 +212,7 @@ func eventuallyIn(t *testing.T, limit time.Duration, what string, check func() e
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	tick := time.NewTicker(2 * time.Second)
+	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
 		err := check()

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	commands := map[string]func(string) error{"init": Init, "look": look, "serve": serve, "dial": dial}
+	commands := map[string]func(string) error{"init": Init, "look": look, "serve": serve, "dial": dial, "top": holdTop}
 	if len(os.Args) == 3 {
 		if run, ok := commands[os.Args[1]]; ok {
 			if err := run(os.Args[2]); err != nil {
@@ -152,6 +153,31 @@ func dial(address string) error {
 	return c.Close()
 }
 
+// holdTop starts top from the spec in a folder and lives on.
+func holdTop(dir string) error {
+	layout, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ended, err := StartTop(context.Background(), TopOptions{
+		Program: program, Spec: filepath.Join(dir, "top.json"), Log: filepath.Join(dir, "top.log"),
+		Group: groupOf(dir) + "/top", Cgroups: layout,
+	})
+	if err != nil {
+		return err
+	}
+	<-ended
+	return nil
+}
+
+func groupOf(dir string) string {
+	return "holdfast-sandbox-machine-" + strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-")
+}
+
 // rig is top with nodes that run this binary.
 type rig struct {
 	t       *testing.T
@@ -159,6 +185,7 @@ type rig struct {
 	program string
 	group   string
 	layout  cgroup.Layout
+	parent  *exec.Cmd
 }
 
 func (r *rig) client(name string) initd.Client {
@@ -186,7 +213,8 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: t.TempDir(), program: program, group: fmt.Sprintf("holdfast-sandbox-machine-%d", os.Getpid()), layout: layout}
+	dir := t.TempDir()
+	r := &rig{t: t, dir: dir, program: program, group: groupOf(dir), layout: layout}
 	t.Cleanup(r.clean)
 	spec := Spec{
 		Kind: Top, Name: "top", Socket: r.client("top").Socket, DieWithParent: true, State: r.dir, Keep: []string{filepath.Dir(r.program)},
@@ -195,11 +223,13 @@ func newRig(t *testing.T) *rig {
 	if err := spec.Write(r.file("top.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := StartTop(t.Context(), TopOptions{
-		Program: program, Spec: r.file("top.json"), Log: r.file("top.log"), Group: r.group + "/top", Cgroups: layout,
-	}); err != nil {
+	// Another process starts it, so that a test can see what happens when that ends.
+	r.parent = exec.Command(program, "top", dir)
+	r.parent.Stderr = os.Stderr
+	if err := r.parent.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = r.parent.Process.Kill(); _ = r.parent.Wait() })
 	r.await("top")
 	return r
 }
@@ -348,6 +378,33 @@ func TestMachines(t *testing.T) {
 			t.Errorf("there is a %s in this network namespace", Bridge)
 		}
 	})
+}
+
+// TestParentDies: nothing of a sandbox that is not detached outlives who started it.
+func TestParentDies(t *testing.T) {
+	r := newRig(t)
+	r.spawn("n1", "10.200.0.11/24", "link1")
+	if err := r.parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pids, err := r.layout.Processes(r.group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pids) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("processes %v live on", pids)
+		}
+	}
 }
 
 func testView(t *testing.T, r *rig) {
