@@ -1,4 +1,4 @@
-//go:build vmguest
+//go:build vmguest && !sandbox
 
 // The test in this file runs in a virtual machine only; vm_test.go starts it.
 
