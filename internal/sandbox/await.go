@@ -81,6 +81,8 @@ func (s *Sandbox) awaitComponent(ctx context.Context, name string) error {
 		}
 	case EC2:
 		check = func(ctx context.Context) error { return getPlain(ctx, s.EC2Endpoint()+"/_sim/state") }
+	case SnapshotController:
+		check = func(ctx context.Context) error { return s.probe(ctx, topName, "http://"+snapshotAddress+"/metrics") }
 	case Containerd:
 		check = func(ctx context.Context) error {
 			_, err := s.NodeCommand(ctx, node, "ctr", "version")
@@ -164,8 +166,8 @@ func do(client *http.Client, req *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", req.URL, err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("get %s: %s: %.200s", req.URL, resp.Status, body)
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
+		return nil, fmt.Errorf("%s %s: %s: %.200s", strings.ToLower(req.Method), req.URL, resp.Status, body)
 	}
 	return body, nil
 }

@@ -155,28 +155,7 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 `)
 	kubectl(t, s, "wait", "--for=condition=Ready", "pod/web", "pod/far", "pod/host", "--timeout=60s")
-	ip := kubectl(t, s, "get", "pod", "web", "-o", "jsonpath={.status.podIP}")
-	service := kubectl(t, s, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-
-	t.Run("network", func(t *testing.T) {
-		for name, tc := range map[string]struct{ why, from, url, want string }{
-			"pod to pod":       {"Pods reach Pods of other nodes", "far", "http://" + ip + ":8080", "web"},
-			"pod to service":   {"kube-proxy serves Pods", "far", "http://" + service, "web"},
-			"node to service":  {"kube-proxy serves the node itself", "host", "http://" + service, "web"},
-			"pod to node":      {"a Pod with hostNetwork is at its node's address", "far", "http://10.200.0.12:8081", "node-a2"},
-			"service from own": {"a Pod reaches itself through its service", "web", "http://" + service, "web"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				eventually(t, tc.why, func() error { // rules for a new service take a moment
-					out, err := s.Kubectl(t.Context(), "exec", tc.from, "--", "/testpod", "get", tc.url)
-					if got := strings.TrimSpace(string(out)); err == nil && got != tc.want {
-						err = fmt.Errorf("%s from %s says %q, want %q", tc.url, tc.from, got, tc.want)
-					}
-					return err
-				})
-			})
-		}
-	})
+	t.Run("network", func(t *testing.T) { testNetwork(t, s) })
 	t.Run("metadata", func(t *testing.T) {
 		for from, want := range map[string]string{
 			"web": "i-0000000000000a001", "far": "i-0000000000000b001", "host": "i-0000000000000a002",
@@ -191,9 +170,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 			t.Errorf("logs say %q", got)
 		}
 	})
-	t.Run("snapshot kinds", func(t *testing.T) {
-		kubectl(t, s, "get", "volumesnapshots,volumesnapshotclasses,volumesnapshotcontents,volumegroupsnapshots")
-	})
+	t.Run("snapshot kinds", func(t *testing.T) { testSnapshotKinds(t, s) })
 	t.Run("open", func(t *testing.T) { testOpen(t, s) })
 	t.Run("commands", func(t *testing.T) { testCommands(t, s) })
 	t.Run("machine untouched", func(t *testing.T) { testMachineUntouched(t, s) })
@@ -206,6 +183,44 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 		kubectl(t, s, "get", "nodes") // and the first is unharmed
 	})
 	t.Run("side by side", func(t *testing.T) { testSideBySide(t, s) })
+}
+
+func testNetwork(t *testing.T, s *Sandbox) {
+	ip := kubectl(t, s, "get", "pod", "web", "-o", "jsonpath={.status.podIP}")
+	service := kubectl(t, s, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+
+	for name, tc := range map[string]struct{ why, from, url, want string }{
+		"pod to pod":       {"Pods reach Pods of other nodes", "far", "http://" + ip + ":8080", "web"},
+		"pod to service":   {"kube-proxy serves Pods", "far", "http://" + service, "web"},
+		"node to service":  {"kube-proxy serves the node itself", "host", "http://" + service, "web"},
+		"pod to node":      {"a Pod with hostNetwork is at its node's address", "far", "http://10.200.0.12:8081", "node-a2"},
+		"service from own": {"a Pod reaches itself through its service", "web", "http://" + service, "web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eventually(t, tc.why, func() error { // rules for a new service take a moment
+				out, err := s.Kubectl(t.Context(), "exec", tc.from, "--", "/testpod", "get", tc.url)
+				if got := strings.TrimSpace(string(out)); err == nil && got != tc.want {
+					err = fmt.Errorf("%s from %s says %q, want %q", tc.url, tc.from, got, tc.want)
+				}
+				return err
+			})
+		})
+	}
+}
+
+func testSnapshotKinds(t *testing.T, s *Sandbox) {
+	kubectl(t, s, "get", "volumesnapshots,volumesnapshotclasses,volumesnapshotcontents,volumegroupsnapshots")
+	// Without the first two rights, the controller does nothing for half a minute.
+	for what, want := range map[string]string{
+		"list volumesnapshots": "yes", "list volumegroupsnapshots.groupsnapshot.storage.k8s.io": "yes",
+		"list secrets": "no", "delete persistentvolumes": "no",
+	} {
+		verb, resource, _ := strings.Cut(what, " ")
+		out, _ := s.Kubectl(t.Context(), "auth", "can-i", verb, resource, "--as", SnapshotController, "-A")
+		if got := strings.TrimSpace(string(out)); got != want {
+			t.Errorf("may snapshot-controller %s? %q, want %q", what, got, want)
+		}
+	}
 }
 
 func testOpen(t *testing.T, s *Sandbox) {

@@ -18,8 +18,10 @@ const (
 	ec2Address  = topIP + ":4566"
 	imdsIP      = "169.254.169.254"
 	imdsAddress = imdsIP + ":80"
-	etcdURL     = "http://127.0.0.1:2379"
-	etcdPeerURL = "http://127.0.0.1:2380"
+	// snapshotAddress has metrics only.
+	snapshotAddress = "127.0.0.1:8190"
+	etcdURL         = "http://127.0.0.1:2379"
+	etcdPeerURL     = "http://127.0.0.1:2380"
 )
 
 // Names of the listeners in the machine's network namespace that top is given.
@@ -61,7 +63,7 @@ func (r record) components() []component {
 		{name: APIServer, argv: apiServerArgs(bin(APIServer), p)},
 		{name: ControllerManager, argv: controllerManagerArgs(bin(ControllerManager), p)},
 		{name: Scheduler, argv: []string{bin(Scheduler), "--kubeconfig", p.userConfig(Scheduler), "--leader-elect=false", "--bind-address=127.0.0.1"}},
-		{name: SnapshotController, argv: []string{bin(SnapshotController), "--kubeconfig", p.userConfig(SnapshotController)}},
+		{name: SnapshotController, argv: []string{bin(SnapshotController), "--kubeconfig", p.userConfig(SnapshotController), "--http-endpoint", snapshotAddress}},
 		{name: Forwarder, argv: []string{p.own("sandbox"), "forward", "--to", apiAddress}, listeners: []string{apiListener}},
 		{name: EC2, argv: ec2Args(p, r.ControllerPolicy), listeners: []string{ec2Listener}},
 	}

@@ -86,7 +86,6 @@ func (r record) writeConfig() error {
 	text, err := kubeconfig(p, "admin", fmt.Sprintf("https://127.0.0.1:%d", r.APIPort))
 	problems = append(problems, err)
 	write(p.kubeconfig(), text)
-	write(p.conf("snapshot-controller-rbac.yaml"), snapshotControllerRBAC)
 	instances, err := json.MarshalIndent(r.instances(), "", "  ")
 	problems = append(problems, err)
 	write(p.conf("instances.json"), string(instances))

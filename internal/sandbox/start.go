@@ -310,24 +310,6 @@ func (s *Sandbox) startControlPlane(ctx context.Context, apiReady chan<- struct{
 	return s.startSnapshots(ctx)
 }
 
-// startSnapshots brings the VolumeSnapshot kinds and their controller, which are
-// the cluster's own business, not that of a driver.
-func (s *Sandbox) startSnapshots(ctx context.Context) error {
-	_, err := s.Kubectl(ctx, "apply", "--server-side", "-f", toolchain.CRDs(s.rec.Binaries), "-f", s.paths().conf("snapshot-controller-rbac.yaml"))
-	if err != nil {
-		return err
-	}
-	err = s.await(ctx, "the VolumeSnapshot kinds", componentLimit, []string{APIServer}, func(ctx context.Context) error {
-		_, err := s.get(ctx, "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	s.progress("VolumeSnapshots are there")
-	return s.launch(ctx, SnapshotController)
-}
-
 func (s *Sandbox) startEC2(ctx context.Context) error {
 	if err := s.StartComponent(ctx, EC2); err != nil {
 		return err
