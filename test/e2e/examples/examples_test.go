@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/test/e2e/stage"
 )
@@ -258,13 +257,8 @@ func retainAndDelete(t *testing.T, x *example) {
 	x.Run("-n", x.Namespace, "delete", "pvc", "keep", "scratch")
 	x.VolumeGone(scratch.Spec.CSI.VolumeHandle)
 	x.Must(x.WaitGone(t.Context(), scratch, stage.Patience))
-	if v := x.Volume(keep.Spec.CSI.VolumeHandle); v.State != types.VolumeStateAvailable {
-		x.Detached(keep.Spec.CSI.VolumeHandle)
-	}
-	x.Must(x.Client.Get(t.Context(), client.ObjectKeyFromObject(keep), keep))
-	if keep.Status.Phase != corev1.VolumeReleased {
-		t.Errorf("PersistentVolume of the deleted claim is %s, want Released", keep.Status.Phase)
-	}
+	x.Detached(keep.Spec.CSI.VolumeHandle)
+	x.Released(keep)
 	x.Run("patch", "pv", keep.Name, "--type=json", "-p", `[{"op":"remove","path":"/spec/claimRef"}]`)
 	x.applyWith("30", map[string]string{"PV_NAME": keep.Name})
 	x.Ready("reader") // the Pod's own promise: the note is there
@@ -306,10 +300,7 @@ func io2Database(t *testing.T, x *example) {
 	// the class retains: volume and PersistentVolume outlive the namespace
 	x.Run("delete", "namespace", x.Namespace, "--timeout=2m")
 	x.Detached(id)
-	x.Must(x.Client.Get(t.Context(), client.ObjectKeyFromObject(pv), pv))
-	if pv.Status.Phase != corev1.VolumeReleased {
-		t.Errorf("PersistentVolume is %s after its namespace is gone, want Released", pv.Status.Phase)
-	}
+	x.Released(pv)
 	x.Delete(pv)
 	if x.Volume(id).State != types.VolumeStateAvailable {
 		t.Errorf("volume %s was touched when its PersistentVolume was deleted", id)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +119,33 @@ func (x *example) applyWith(number string, words map[string]string) {
 		return
 	}
 	x.T.Fatalf("%s has no manifest %s-…", x.dir, number)
+}
+
+// path matches a path below examples/ in a README's commands.
+var path = regexp.MustCompile(`examples/[-0-9a-z/.]*[0-9a-z/]`)
+
+// TestReadmesNameTheirFiles holds that what a reader copies from a README is there.
+func TestReadmesNameTheirFiles(t *testing.T) {
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readmes, err := filepath.Glob(filepath.Join(root, "examples", "*", "README.md"))
+	if err != nil || len(readmes) == 0 {
+		t.Fatalf("%d READMEs, %v", len(readmes), err)
+	}
+	for _, readme := range readmes {
+		text, err := os.ReadFile(readme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := "examples/" + filepath.Base(filepath.Dir(readme))
+		for _, named := range path.FindAllString(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, named)); err != nil || !strings.HasPrefix(named, folder) {
+				t.Errorf("%s names %s, which is not there or not its own", readme, named)
+			}
+		}
+	}
 }
 
 // deleteClasses deletes the cluster-scoped objects of an example.

@@ -220,7 +220,7 @@ func (s *Stage) Sum(pod, file string) string {
 	return strings.Fields(s.In(pod, "sha256sum", file))[0]
 }
 
-// WaitZone tells the zone of a node.
+// ZoneOf is the zone of a node; it stops the test if there is no such node.
 func (s *Stage) ZoneOf(node string) string {
 	for _, n := range s.Nodes() {
 		if n.Name == node {
@@ -313,6 +313,21 @@ func (s *Stage) GrowOnNode(pod, claim string) {
 func resizePending(c *corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(c.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending
+	})
+}
+
+// Released waits until a PersistentVolume is released: its claim is gone and
+// nobody else has it.
+func (s *Stage) Released(pv *corev1.PersistentVolume) {
+	s.T.Helper()
+	s.Eventually("PersistentVolume "+pv.Name+" released", func(ctx context.Context) (string, error) {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(pv), pv); err != nil {
+			return "", err
+		}
+		if pv.Status.Phase != corev1.VolumeReleased {
+			return "phase " + string(pv.Status.Phase), nil
+		}
+		return "", nil
 	})
 }
 
