@@ -165,8 +165,9 @@ func (d *demo) same(ctx context.Context, pod string) error {
 	return nil
 }
 
-func (d *demo) nodeOf(ctx context.Context, pod string) (string, error) {
-	p, err := d.WaitPodReady(ctx, namespace, pod, patience)
+// writerNode is the node that the Pod writer runs on.
+func (d *demo) writerNode(ctx context.Context) (string, error) {
+	p, err := d.WaitPodReady(ctx, namespace, "writer", patience)
 	if err != nil {
 		return "", err
 	}
@@ -183,7 +184,7 @@ func (d *demo) zoneOf(node string) string {
 }
 
 func (d *demo) move(ctx context.Context) ([]string, error) {
-	from, err := d.nodeOf(ctx, "writer")
+	from, err := d.writerNode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +197,7 @@ func (d *demo) move(ctx context.Context) ([]string, error) {
 	if err := d.apply(ctx, "pod.yaml"); err != nil {
 		return nil, err
 	}
-	to, err := d.nodeOf(ctx, "writer")
+	to, err := d.writerNode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +211,7 @@ func (d *demo) move(ctx context.Context) ([]string, error) {
 }
 
 func (d *demo) wrongZone(ctx context.Context) ([]string, error) {
-	at, err := d.nodeOf(ctx, "writer")
+	at, err := d.writerNode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +255,7 @@ func (d *demo) rightZone(ctx context.Context) ([]string, error) {
 	if err := d.apply(ctx, "pod.yaml"); err != nil {
 		return nil, err
 	}
-	node, err := d.nodeOf(ctx, "writer")
+	node, err := d.writerNode(ctx)
 	if err != nil {
 		return nil, err
 	}
