@@ -30,12 +30,12 @@ hour on a small machine. After that, a sandbox is up in well under a minute.`,
 Look around:
   export KUBECONFIG=%s
   %s/kubectl get nodes
-  sandbox --name %s exec node-a1 -- ctr images ls
+  sandbox %s exec node-a1 -- ctr images ls
   curl -s %s/_sim/state            # the simulated EC2
 Logs, one file for each component: %s
 Stop it:
-  sandbox --name %s down
-`, s.Kubeconfig(), s.Binaries(), s.Name(), s.EC2Endpoint(), s.Logs(), s.Name())
+  sandbox %s down
+`, s.Kubeconfig(), s.Binaries(), w.flags(), s.EC2Endpoint(), s.Logs(), w.flags())
 			return nil
 		},
 	}

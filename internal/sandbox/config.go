@@ -147,7 +147,8 @@ providerID: aws:///%s/%s
 }
 
 // containerdConfig: oom_score_adj is left alone where it cannot be lowered, which
-// takes CAP_SYS_RESOURCE. The snapshotters and NRI that are off are not used.
+// takes CAP_SYS_RESOURCE. AppArmor's files are not mounted in a node, so containerd
+// could load no profile there. The snapshotters and NRI that are off are not used.
 func containerdConfig(p paths, n Node) string {
 	off := []string{
 		"io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.erofs",
@@ -166,6 +167,7 @@ disabled_plugins = ["%s"]
   sandbox = %q
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
+  disable_apparmor = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ["%s"]
   conf_dir = %q

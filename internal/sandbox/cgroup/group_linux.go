@@ -69,35 +69,48 @@ func inheritCpuset(parent, dir string) error {
 	return nil
 }
 
+// needed are the controllers that kubelet cannot do without
+// (pkg/kubelet/cm, cgroup v2). A kernel may refuse others, for reasons of its own.
+var needed = []string{"cpu", "cpuset", "memory", "pids"}
+
 // delegate hands every controller that dir has on to its children.
 func delegate(dir string) error {
 	have, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return fmt.Errorf("read controllers of cgroup %s: %w", dir, err)
 	}
-	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	control := filepath.Join(dir, "cgroup.subtree_control")
+	enabled, err := os.ReadFile(control)
 	if err != nil {
 		return fmt.Errorf("read controllers of cgroup %s: %w", dir, err)
 	}
-	want := missing(strings.Fields(string(have)), strings.Fields(string(enabled)))
-	if want == "" {
-		return nil
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(want), 0); err != nil {
-		return fmt.Errorf("hand controllers %s of cgroup %s to its children: %w", want, dir, err)
+	for _, c := range missing(strings.Fields(string(have)), strings.Fields(string(enabled))) {
+		if err := enable(control, c); err != nil && slices.Contains(needed, c) {
+			return fmt.Errorf("hand controller %s of cgroup %s to its children: %w", c, dir, err)
+		}
 	}
 	return nil
 }
 
-// missing says what to write to subtree_control so that all of have is enabled.
-func missing(have, enabled []string) string {
+// enable adds one controller to those that are handed down.
+func enable(control, controller string) error {
+	f, err := os.OpenFile(control, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("+" + controller)
+	return errors.Join(err, f.Close())
+}
+
+// missing lists the controllers that are not handed down yet.
+func missing(have, enabled []string) []string {
 	var out []string
 	for _, c := range have {
 		if !slices.Contains(enabled, c) {
-			out = append(out, "+"+c)
+			out = append(out, c)
 		}
 	}
-	return strings.Join(out, " ")
+	return out
 }
 
 // Enter moves a process into the group in every hierarchy.

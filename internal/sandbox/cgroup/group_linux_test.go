@@ -35,8 +35,8 @@ func read(t *testing.T, path string) string {
 // handed down is decided by their text alone.
 func TestDelegate(t *testing.T) {
 	for name, tc := range map[string]struct{ why, have, enabled, want string }{
-		"none yet": {"all are handed down", "cpu memory pids", "", "+cpu +memory +pids"},
-		"some":     {"those that are handed down already stay", "cpu memory", "cpu", "+memory"},
+		"none yet": {"all are handed down, one by one: the kernel takes all of a line or none", "cpu memory pids", "", "+cpu+memory+pids"},
+		"some":     {"those that are handed down already stay", "cpu memory", "cpu", "cpu+memory"},
 		"all":      {"nothing is written when there is nothing to do", "cpu", "cpu", "cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
