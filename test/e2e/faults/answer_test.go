@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/holdfast-dev/holdfast/internal/ec2sim"
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
 	"github.com/holdfast-dev/holdfast/test/e2e/stage"
 )
 
@@ -96,6 +97,41 @@ func TestInternalErrors(t *testing.T) {
 	if all := s.Named("pvc-" + string(claim.UID)); len(all) != 1 {
 		t.Errorf("EC2 has %d volumes for the claim, want 1", len(all))
 	}
+	holds(s, "app", "data")
+}
+
+// EC2 is away while one volume is created and another one is to be detached
+// and deleted. When it is back, all of it happens.
+func TestEC2Away(t *testing.T) {
+	s, class := begin(t, nil)
+	s.Claim("before", class, "1Gi")
+	s.Pod("old", "before")
+	s.Ready("old")
+	id := s.VolumeID("before")
+	restore := s.Sim.Slow(t, func(d *ec2sim.Delays) { d.Create = ec2sim.Duration(8 * time.Second) })
+	claim := s.Claim("data", class, "1Gi")
+	s.Pod("app", "data")
+	made := creating(s, claim)
+
+	s.Must(s.StopComponent(t.Context(), sandbox.EC2))
+	back := func() { s.Must(s.StartComponent(context.WithoutCancel(t.Context()), sandbox.EC2)) }
+	t.Cleanup(func() {
+		if back != nil {
+			back()
+		}
+	})
+	s.Run("-n", s.Namespace, "delete", "pod", "old", "--wait=false")
+	s.Run("-n", s.Namespace, "delete", "pvc", "before", "--wait=false")
+	s.T.Log(s.Event("data", "ProvisioningFailed"))
+	back()
+	back = nil
+	s.Step("EC2 is back")
+	restore()
+	s.Ready("app")
+	if got := s.VolumeID("data"); got != made || len(s.Named("pvc-"+string(claim.UID))) != 1 {
+		t.Errorf("claim has volume %s, want %s, which was being created when EC2 went away, and no other", got, made)
+	}
+	s.VolumeGone(id)
 	holds(s, "app", "data")
 }
 

@@ -6,12 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -162,14 +164,35 @@ func (s *Stage) With(t testing.TB) *Stage {
 // clear deletes the namespace and waits until EC2 has no volume of it. The
 // namespace itself may take a few seconds more; Main waits for the last one.
 func (s *Stage) clear() {
+	s.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*Patience)
 	defer cancel()
+	s.clearPods(ctx)
 	if out, err := s.Kubectl(ctx, "delete", "namespace", s.Namespace, "--ignore-not-found", "--wait=false"); err != nil {
 		s.T.Errorf("delete namespace %s: %v\n%s", s.Namespace, err, out)
 		return
 	}
 	err := testenv.Eventually(ctx, Patience, "EC2 without volumes of namespace "+s.Namespace, func(ctx context.Context) (string, error) {
 		volumes, err := s.volumesOfNamespace(ctx)
+		return strings.Join(idsOf(volumes), ", "), err
+	})
+	if err != nil {
+		s.T.Error(err)
+	}
+}
+
+// clearPods ends all Pods and waits until their volumes are detached. Where
+// Pods and claims go together, csi-provisioner tries to delete volumes that are
+// still attached, and waits longer each time.
+func (s *Stage) clearPods(ctx context.Context) {
+	s.T.Helper()
+	if out, err := s.Kubectl(ctx, "-n", s.Namespace, "delete", "statefulsets,deployments,pods", "--all", "--wait=false"); err != nil {
+		s.T.Errorf("delete pods of %s: %v\n%s", s.Namespace, err, out)
+		return
+	}
+	err := testenv.Eventually(ctx, Patience, "volumes of namespace "+s.Namespace+" detached", func(ctx context.Context) (string, error) {
+		volumes, err := s.volumesOfNamespace(ctx)
+		volumes = slices.DeleteFunc(volumes, func(v types.Volume) bool { return len(v.Attachments) == 0 })
 		return strings.Join(idsOf(volumes), ", "), err
 	})
 	if err != nil {
