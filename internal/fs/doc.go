@@ -15,8 +15,8 @@
 //	partitions, LUKS, LVM, swap    refuse (ErrContent)               refuse
 //	an error, an ambivalent answer refuse (ErrUnreadable)            refuse
 //
-// Nothing is ever formatted but in the first row and that of the
-// unfinished xfs, and a
+// Nothing is ever formatted but in the first row and that of the unfinished
+// xfs, also where the device cannot be read any more a moment later; and a
 // filesystem that fsck cannot repair by itself (ErrDamaged) stays as it is.
 //
 // Tools: blkid, mkfs.ext3, mkfs.ext4, mkfs.xfs, fsck and its helpers, mount,

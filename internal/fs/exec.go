@@ -41,6 +41,43 @@ func (b boundMounter) MountSensitive(source, target, fstype string, options, sen
 	return b.Interface.MountSensitive(source, target, fstype, options, sensitive)
 }
 
+// keeper is an exec that formats nothing, for a device that holds a filesystem:
+// mount-utils looks at the device a second time, and takes one that just then
+// cannot be read for an empty one, since blkid answers both alike.
+type keeper struct {
+	utilexec.Interface
+	// refused is set once a mkfs was asked for.
+	refused bool
+}
+
+// Command is the wrapped Command, or for a mkfs one that fails without running.
+func (k *keeper) Command(cmd string, args ...string) utilexec.Cmd {
+	run := k.Interface.Command(cmd, args...)
+	if strings.HasPrefix(cmd, "mkfs") {
+		k.refused = true
+		return refusedCmd{run}
+	}
+	return run
+}
+
+// CommandContext is as Command.
+func (k *keeper) CommandContext(ctx context.Context, cmd string, args ...string) utilexec.Cmd {
+	run := k.Interface.CommandContext(ctx, cmd, args...)
+	if strings.HasPrefix(cmd, "mkfs") {
+		k.refused = true
+		return refusedCmd{run}
+	}
+	return run
+}
+
+// refusedCmd is a command that is not run, whichever way it is asked to.
+type refusedCmd struct{ utilexec.Cmd }
+
+func (refusedCmd) Run() error                      { return ErrUnreadable }
+func (refusedCmd) CombinedOutput() ([]byte, error) { return nil, ErrUnreadable }
+func (refusedCmd) Output() ([]byte, error)         { return nil, ErrUnreadable }
+func (refusedCmd) Start() error                    { return ErrUnreadable }
+
 // splitOptions yields the options of comma-separated lists.
 func splitOptions(lists ...string) iter.Seq[string] {
 	return strings.SplitSeq(strings.Join(lists, ","), ",")

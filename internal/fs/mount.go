@@ -63,8 +63,17 @@ func (m *Mounter) Mount(ctx context.Context, r Request) (Outcome, error) {
 	if err := os.MkdirAll(r.Target, dirMode); err != nil {
 		return Outcome{}, fmt.Errorf("make mount point: %w", err)
 	}
-	run := mountutils.NewSafeFormatAndMount(boundMounter{m.mounter, ctx}, withContext(ctx, m.exec))
-	if err := run.FormatAndMount(r.Device, r.Target, string(as), mountOptions(as, r.Options, r.ReadOnly)); err != nil {
+	exec := withContext(ctx, m.exec)
+	keep := &keeper{Interface: exec}
+	if do == mountIt {
+		exec = keep
+	}
+	run := mountutils.NewSafeFormatAndMount(boundMounter{m.mounter, ctx}, exec)
+	err = run.FormatAndMount(r.Device, r.Target, string(as), mountOptions(as, r.Options, r.ReadOnly))
+	switch {
+	case keep.refused:
+		return Outcome{}, fmt.Errorf("%s held %s a moment ago and shows nothing now, it is not formatted: %w", r.Device, found.filesystem, ErrUnreadable)
+	case err != nil:
 		return Outcome{}, explainMount(ctx, err, r)
 	}
 	return Outcome{Type: as, Formatted: do != mountIt}, nil
