@@ -209,7 +209,7 @@ func checkCapability(c *csi.VolumeCapability) error {
 	}
 	if m := c.GetMount(); m != nil {
 		if err := checkFSType(m.GetFsType()); err != nil {
-			return invalid("filesystem type %q: allowed is %s", m.GetFsType(), fsTypeNames)
+			return invalid("filesystem type (parameter csi.storage.k8s.io/fstype) %q: allowed is %s", m.GetFsType(), fsTypeNames)
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestCheckCapability(t *testing.T) {
 		"RWX":             {"a filesystem on two nodes would be destroyed", mount(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, "ext4"), "one node at a time"},
 		"ROX":             {"not offered", mount(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, "ext4"), "one node at a time"},
 		"unknown":         {"no guess", mount(csi.VolumeCapability_AccessMode_UNKNOWN, "ext4"), "UNKNOWN"},
-		"ntfs":            {"the node makes no ntfs", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "ntfs"), "ext4, ext3 or xfs"},
+		"ntfs":            {"the node makes no ntfs", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "ntfs"), `(parameter csi.storage.k8s.io/fstype) "ntfs": allowed is ext4, ext3 or xfs`},
 		"no access type":  {"neither block nor mount", bare, "block and mount"},
 		"nothing at all":  {"nil is no capability", nil, "UNKNOWN"},
 		"multi writer":    {"exact modes are not advertised", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER, ""), "SINGLE_NODE_WRITER"},

@@ -198,16 +198,16 @@ func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
 	l, _ := ebs.LimitsOf(p.volumeType)
 	switch {
 	case l.MaxIOPS == 0:
-		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the IOPS of a %s volume cannot be chosen; types with iopsPerGB are gp3, io1 and io2", ebs.ErrInvalid, p.iopsPerGB, p.volumeType)
+		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the IOPS of an EBS %s volume cannot be chosen; types with iopsPerGB are gp3, io1 and io2", ebs.ErrInvalid, p.iopsPerGB, p.volumeType)
 	case p.iopsPerGB > l.MaxIOPSPerGiB:
-		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: a %s volume has at most %d", ebs.ErrInvalid, p.iopsPerGB, p.volumeType, l.MaxIOPSPerGiB)
+		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: an EBS %s volume has at most %d", ebs.ErrInvalid, p.iopsPerGB, p.volumeType, l.MaxIOPSPerGiB)
 	case size == 0:
 		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the request must name a size", ebs.ErrInvalid, p.iopsPerGB)
 	}
 	iops := int64(p.iopsPerGB) * int64(size)
 	if iops < int64(l.MinIOPS) {
 		if !p.raiseIOPS {
-			return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: %d GiB make %d IOPS, a %s volume has at least %d: ask for more or set allowAutoIOPSPerGBIncrease to true",
+			return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: %d GiB make %d IOPS, an EBS %s volume has at least %d: ask for more or set allowAutoIOPSPerGBIncrease to true",
 				ebs.ErrInvalid, p.iopsPerGB, size, iops, p.volumeType, l.MinIOPS)
 		}
 		iops = int64(l.MinIOPS)

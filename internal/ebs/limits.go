@@ -68,7 +68,7 @@ func CheckSize(t VolumeType, size GiB) error {
 	case !ok:
 		return fmt.Errorf("%w: volume type %q: allowed are %s", ErrInvalid, t, typeNames())
 	case size < l.MinSize || size > l.MaxSize:
-		return fmt.Errorf("%w: size %d GiB: a %s volume has %d to %d GiB", ErrOutOfRange, size, t, l.MinSize, l.MaxSize)
+		return fmt.Errorf("%w: size %d GiB: an EBS %s volume has %d to %d GiB", ErrOutOfRange, size, t, l.MinSize, l.MaxSize)
 	}
 	return nil
 }
@@ -94,16 +94,16 @@ func (r VolumeRequest) Check() error {
 func (r VolumeRequest) checkIOPS(l TypeLimits) error {
 	switch {
 	case r.IOPS == 0 && r.Type == IO1, r.IOPS == 0 && r.Type == IO2:
-		return fmt.Errorf("%w: a %s volume needs iops or iopsPerGB: %d to %d IOPS", ErrInvalid, r.Type, l.MinIOPS, l.MaxIOPS)
+		return fmt.Errorf("%w: an EBS %s volume needs iops or iopsPerGB: %d to %d IOPS", ErrInvalid, r.Type, l.MinIOPS, l.MaxIOPS)
 	case r.IOPS == 0:
 		return nil
 	case l.MaxIOPS == 0:
-		return fmt.Errorf("%w: iops %d: the IOPS of a %s volume cannot be chosen; types with iops are gp3, io1 and io2", ErrInvalid, r.IOPS, r.Type)
+		return fmt.Errorf("%w: iops %d: the IOPS of an EBS %s volume cannot be chosen; types with iops are gp3, io1 and io2", ErrInvalid, r.IOPS, r.Type)
 	case r.IOPS < l.MinIOPS || r.IOPS > l.MaxIOPS:
-		return fmt.Errorf("%w: iops %d: a %s volume has %d to %d IOPS", ErrInvalid, r.IOPS, r.Type, l.MinIOPS, l.MaxIOPS)
+		return fmt.Errorf("%w: iops %d: an EBS %s volume has %d to %d IOPS", ErrInvalid, r.IOPS, r.Type, l.MinIOPS, l.MaxIOPS)
 	}
 	if most := l.MaxIOPSOf(r.Size); r.Size != 0 && r.IOPS > most {
-		return fmt.Errorf("%w: iops %d: a %s volume of %d GiB has at most %d IOPS (%d per GiB)", ErrInvalid, r.IOPS, r.Type, r.Size, most, l.MaxIOPSPerGiB)
+		return fmt.Errorf("%w: iops %d: an EBS %s volume of %d GiB has at most %d IOPS (%d per GiB)", ErrInvalid, r.IOPS, r.Type, r.Size, most, l.MaxIOPSPerGiB)
 	}
 	return nil
 }
@@ -119,16 +119,16 @@ func (r VolumeRequest) checkThroughput(l TypeLimits) error {
 	case r.ThroughputMiBps == 0:
 		return nil
 	case l.MaxThroughputMiBps == 0:
-		return fmt.Errorf("%w: throughput %d: the throughput of a %s volume cannot be chosen; the type with throughput is gp3", ErrInvalid, r.ThroughputMiBps, r.Type)
+		return fmt.Errorf("%w: throughput %d: the throughput of an EBS %s volume cannot be chosen; the type with throughput is gp3", ErrInvalid, r.ThroughputMiBps, r.Type)
 	case r.ThroughputMiBps < l.MinThroughputMiBps || r.ThroughputMiBps > l.MaxThroughputMiBps:
-		return fmt.Errorf("%w: throughput %d: a %s volume has %d to %d MiB/s", ErrInvalid, r.ThroughputMiBps, r.Type, l.MinThroughputMiBps, l.MaxThroughputMiBps)
+		return fmt.Errorf("%w: throughput %d: an EBS %s volume has %d to %d MiB/s", ErrInvalid, r.ThroughputMiBps, r.Type, l.MinThroughputMiBps, l.MaxThroughputMiBps)
 	}
 	iops := r.IOPS
 	if iops == 0 {
 		iops = l.DefaultIOPS
 	}
 	if most := iops / l.IOPSPerMiBpsAtLeast; r.ThroughputMiBps > most {
-		return fmt.Errorf("%w: throughput %d: with %d IOPS a %s volume has at most %d MiB/s (%d IOPS for each)", ErrInvalid, r.ThroughputMiBps, iops, r.Type, most, l.IOPSPerMiBpsAtLeast)
+		return fmt.Errorf("%w: throughput %d: with %d IOPS an EBS %s volume has at most %d MiB/s (%d IOPS for each)", ErrInvalid, r.ThroughputMiBps, iops, r.Type, most, l.IOPSPerMiBpsAtLeast)
 	}
 	return nil
 }
