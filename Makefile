@@ -54,17 +54,17 @@ images: packages tools ## Write container image tars into out/images
 ##@ Test
 .PHONY: test test-all lint test-unit test-race test-root test-sanity test-node test-e2e test-sandbox
 test: packages tools ## What CI runs: lint, unit, adapter, root, csi-sanity, node in a VM, e2e in one sandbox
-	@$(MAKE) --no-print-directory lint test-unit test-root test-sanity test-node test-e2e
+	@$(MAKE) --no-print-directory lint test-root test-sanity test-node test-e2e
 test-all: packages tools ## Everything: make test, the race detector, and the tests of the sandbox itself
-	@$(MAKE) --no-print-directory lint test-unit test-race test-root test-sanity test-node test-e2e test-sandbox
+	@$(MAKE) --no-print-directory lint test-root test-race test-sanity test-node test-e2e test-sandbox
 lint: go-version ## Check format, vet and lint
 	@go tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...
-test-unit: go-version ## Unit tests, and the AWS SDK against the simulator
+test-unit: go-version ## Unit tests, and the AWS SDK against the simulator (needs no root)
 	go test ./...
 test-race: go-version ## The same with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race ./driver/... ./internal/ec2/... ./internal/ec2sim/... ./internal/blockdev/... ./internal/fs/...
-test-root: packages ## Mounts, filesystems and loop devices on this machine
-	go test -tags root ./driver/... ./internal/...
+test-root: packages ## The same, and mounts, filesystems and loop devices on this machine
+	go test -tags root ./...
 test-sanity: packages tools ## Kubernetes' csi-sanity against driver and simulator
 	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags sanity ./test/sanity/...
 test-node: packages ## The node service on hot-plugged NVMe disks in a small VM
