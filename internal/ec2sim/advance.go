@@ -123,7 +123,8 @@ func (s *Sim) advanceModification(v *Volume, m *Modification, now time.Time) boo
 	return changed
 }
 
-// vanish ends a volume in state deleting.
+// vanish ends a volume in state deleting. Its record stays until the file is
+// gone, so that a file the machine does not let go is tried again.
 func (s *Sim) vanish(v *Volume, now time.Time) {
 	if v.RootOf == "" {
 		if err := s.disks.DeleteVolume(v.ID); err != nil {

@@ -136,11 +136,13 @@ func (s *Sim) Close() error {
 	return s.store.journal.close()
 }
 
-// reconcile brings the machine's disks to what the records say.
+// reconcile brings the machine's disks to what the records say. A volume in
+// state deleting is left out: its file may be gone already, as vanish takes the
+// file first and the record after it.
 func (s *Sim) reconcile() error {
 	volumes := map[string][]string{}
 	for id, v := range s.store.volumes {
-		if v.RootOf != "" {
+		if v.RootOf != "" || v.State == stateDeleting {
 			continue
 		}
 		volumes[id] = nil
