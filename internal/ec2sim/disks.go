@@ -21,9 +21,13 @@ type Disks interface {
 	// Detach takes it away. It is false while the instance still uses the
 	// device; with force the device goes at once.
 	Detach(volumeID, devDir string, force bool) (bool, error)
-	// Reconcile, called once before all else, brings the machine to what the
-	// records say: volumes with the dev folders they are attached to, and
-	// snapshots. Content and devices of volumes that are not among them go.
+	// Vacant fails where there is any content. It is asked before records are
+	// begun: what is there then is somebody's, and no record says whose.
+	Vacant() error
+	// Reconcile, called once before all else but Vacant, brings the machine
+	// to what the records say: volumes with the dev folders they are attached
+	// to, and snapshots. Content and devices of volumes that are not among
+	// them go, if their names are such as the simulator gives.
 	Reconcile(volumes map[string][]string, snapshots []string) error
 }
 
@@ -37,4 +41,5 @@ func (noDisks) CreateSnapshot(string, string) error           { return nil }
 func (noDisks) DeleteSnapshot(string) error                   { return nil }
 func (noDisks) Attach(string, string) error                   { return nil }
 func (noDisks) Detach(string, string, bool) (bool, error)     { return true, nil }
+func (noDisks) Vacant() error                                 { return nil }
 func (noDisks) Reconcile(map[string][]string, []string) error { return nil }

@@ -32,6 +32,7 @@ func (d *recorder) DeleteVolume(v string) error             { return d.note("del
 func (d *recorder) CreateSnapshot(v, _ string) error        { return d.note("snapshot " + v) }
 func (d *recorder) DeleteSnapshot(s string) error           { return d.note("delete " + s) }
 
+func (d *recorder) Vacant() error                                 { return nil }
 func (d *recorder) Reconcile(map[string][]string, []string) error { return nil }
 
 func (d *recorder) Attach(v, dev string) error {

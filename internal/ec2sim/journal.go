@@ -44,8 +44,9 @@ type journal struct {
 	lines int
 }
 
-// openJournal locks dir and reads the records kept in it.
-func openJournal(dir string) (*journal, map[string]json.RawMessage, error) {
+// openJournal locks dir and reads the records kept in it. Where no journal is
+// there one is begun, unless vacant refuses.
+func openJournal(dir string, vacant func() error) (*journal, map[string]json.RawMessage, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("state folder: %w", err)
 	}
@@ -59,6 +60,12 @@ func openJournal(dir string) (*journal, map[string]json.RawMessage, error) {
 	}
 	j := &journal{dir: dir, lock: lock}
 	records, err := j.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		records = map[string]json.RawMessage{}
+		if err = vacant(); err != nil {
+			err = fmt.Errorf("state folder %s has no records (%s): %w", dir, journalName, err)
+		}
+	}
 	if err == nil {
 		err = j.rewrite(records)
 	}
@@ -68,16 +75,17 @@ func openJournal(dir string) (*journal, map[string]json.RawMessage, error) {
 	return j, records, nil
 }
 
-func (j *journal) path() string { return filepath.Join(j.dir, "state.jsonl") }
+// journalName is the journal's name in the state folder.
+const journalName = "state.jsonl"
+
+func (j *journal) path() string { return filepath.Join(j.dir, journalName) }
 
 // read replays the journal. A last line without an end is what a killed
-// process left; any other line that does not parse is damage.
+// process left; any other line that does not parse is damage. Where there is
+// no journal the error is fs.ErrNotExist.
 func (j *journal) read() (map[string]json.RawMessage, error) {
 	records := map[string]json.RawMessage{}
 	data, err := os.ReadFile(j.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return records, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,5 +85,47 @@ func TestKilledWhileDeleting(t *testing.T) {
 			}
 			wantSame(t, []bool{false, true}, []bool{there(t, image(dir, doomed)), there(t, image(dir, stays))})
 		})
+	}
+}
+
+// TestBeginsOnlyWithoutImages: where there are images and no records, nothing
+// is begun and nothing deleted, however often it is tried; with the records
+// back it goes on.
+func TestBeginsOnlyWithoutImages(t *testing.T) {
+	dir := t.TempDir()
+	r := newRegion(t, kept(dir), func(c *ec2sim.Config) { c.Disks = files(t, dir) })
+	vol := r.newVolume()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	records, away := filepath.Join(dir, "state.jsonl"), filepath.Join(t.TempDir(), "state.jsonl")
+	if err := os.Rename(records, away); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		sim, err := startOn(t, dir, r.clock)
+		if err == nil {
+			t.Error("started without the records of its images", sim.Close())
+		} else if !strings.Contains(err.Error(), "state.jsonl") || !strings.Contains(err.Error(), image(dir, vol)) {
+			t.Errorf("the refusal names not both, the image and what is missing: %v", err)
+		}
+		if !there(t, image(dir, vol)) || there(t, records) {
+			t.Errorf("image kept: %v, records begun: %v", there(t, image(dir, vol)), there(t, records))
+		}
+	}
+	if sim, err := ec2sim.New(ec2sim.Config{Disks: files(t, dir)}); err == nil {
+		t.Error("started in memory on the images of another", sim.Close())
+	}
+
+	if err := os.Rename(away, records); err != nil {
+		t.Fatal(err)
+	}
+	sim, err := startOn(t, dir, r.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sim.Close() })
+	if _, ok := sim.Volume(vol); !ok || !there(t, image(dir, vol)) {
+		t.Errorf("with the records back: volume %v, image %v", ok, there(t, image(dir, vol)))
 	}
 }

@@ -78,7 +78,7 @@ func New(cfg Config) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := openStore(cfg.StateDir)
+	st, err := openStore(cfg.StateDir, cfg.Disks.Vacant)
 	if err != nil {
 		return nil, err
 	}

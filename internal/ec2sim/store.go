@@ -25,7 +25,9 @@ const (
 	kindToken    = "token/"
 )
 
-func openStore(dir string) (*store, error) {
+// openStore takes up the records kept in dir, nothing if dir is empty. Where
+// there are none yet, vacant has to allow a beginning.
+func openStore(dir string, vacant func() error) (*store, error) {
 	st := &store{
 		volumes:   map[string]*Volume{},
 		snapshots: map[string]*Snapshot{},
@@ -35,9 +37,9 @@ func openStore(dir string) (*store, error) {
 		journal:   &journal{},
 	}
 	if dir == "" {
-		return st, nil
+		return st, vacant()
 	}
-	j, records, err := openJournal(dir)
+	j, records, err := openJournal(dir, vacant)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +31,8 @@ type Files struct {
 // /dev that this process sees.
 func New(dir string) (*Files, error) {
 	f := &Files{dir: dir, machineDev: "/dev", patience: 5 * time.Second}
-	for _, d := range []string{f.path("volumes"), f.path("snapshots")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
+	for kind := range kinds {
+		if err := os.MkdirAll(f.path(kind), 0o755); err != nil {
 			return nil, fmt.Errorf("folder of disks: %w", err)
 		}
 	}
@@ -117,7 +118,33 @@ func remove(path string) error {
 	return nil
 }
 
-// Reconcile brings files and devices to what the records say.
+// kinds are the folders of content and the names that the simulator gives to
+// the files in them; it makes ids as EC2 does.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/resource-ids.html
+var kinds = map[string]*regexp.Regexp{
+	"volumes":   regexp.MustCompile(`^vol-[0-9a-f]{17}\.img$`),
+	"snapshots": regexp.MustCompile(`^snap-[0-9a-f]{17}\.img$`),
+}
+
+// Vacant fails where the folder holds images, whatever their names are.
+func (f *Files) Vacant() error {
+	for kind := range kinds {
+		entries, err := os.ReadDir(f.path(kind))
+		if err != nil {
+			return fmt.Errorf("folder of disks: %w", err)
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), suffix) {
+				return fmt.Errorf("%s is there, of which nothing tells whose it is: choose another folder, move it away, or bring the records back",
+					f.path(kind, e.Name()))
+			}
+		}
+	}
+	return nil
+}
+
+// Reconcile brings files and devices to what the records say. A file without
+// record goes if its name is one that the simulator gives; others are not ours.
 func (f *Files) Reconcile(volumes map[string][]string, snapshots []string) error {
 	keep := map[string]bool{}
 	for id := range volumes {
@@ -138,12 +165,12 @@ func (f *Files) Reconcile(volumes map[string][]string, snapshots []string) error
 		}
 		errs = append(errs, f.clearStrays(id, devDirs))
 	}
-	for _, kind := range []string{"volumes", "snapshots"} {
+	for kind, ours := range kinds {
 		entries, err := os.ReadDir(f.path(kind))
 		errs = append(errs, err)
 		for _, e := range entries {
 			path := f.path(kind, e.Name())
-			if strings.HasSuffix(path, suffix) && !keep[path] {
+			if ours.MatchString(e.Name()) && !keep[path] {
 				errs = append(errs, f.discard(path))
 			}
 		}

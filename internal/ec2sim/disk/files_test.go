@@ -182,20 +182,46 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestReconcileFiles: what no record knows goes, what a record knows must be
-// there.
+// Names as the simulator gives them, of a volume and a snapshot that a killed
+// process has left without record.
+const (
+	halfVolume   = "vol-0123456789abcdef0"
+	halfSnapshot = "snap-0123456789abcdef0"
+)
+
+// TestReconcileFiles: what no record knows goes if it is ours, what a record
+// knows must be there.
 func TestReconcileFiles(t *testing.T) {
 	f := newFiles(t)
 	must(t, f.CreateVolume("vol-a", "", mib))
-	must(t, f.CreateVolume("vol-half", "", mib))
+	must(t, f.CreateVolume(halfVolume, "", mib))
 	must(t, f.CreateSnapshot("vol-a", "snap-a"))
-	must(t, f.CreateSnapshot("vol-a", "snap-half"))
+	must(t, f.CreateSnapshot("vol-a", halfSnapshot))
+	foreign := map[string]string{
+		f.path("volumes", "debian.img"):          "somebody's machine",
+		f.volumePath("vol-0123456789abcdef"):     "too few digits",
+		f.volumePath("vol-0123456789abcdef01"):   "too many digits",
+		f.volumePath("vol-0123456789ABCDEF0"):    "capital digits",
+		f.volumePath("my-" + halfVolume):         "something before",
+		f.path("volumes", halfVolume+".img.bak"): "something behind",
+		f.path("volumes", halfVolume+"_img"):     "another ending",
+		f.volumePath(halfSnapshot):               "a snapshot's name among volumes",
+		f.snapshotPath(halfVolume):               "a volume's name among snapshots",
+	}
+	for path := range foreign {
+		must(t, os.WriteFile(path, []byte("theirs"), 0o600))
+	}
 	must(t, f.Reconcile(map[string][]string{"vol-a": nil}, []string{"snap-a"}))
 	for path, want := range map[string]bool{
-		f.volumePath("vol-a"): true, f.volumePath("vol-half"): false, f.snapshotPath("snap-a"): true, f.snapshotPath("snap-half"): false,
+		f.volumePath("vol-a"): true, f.volumePath(halfVolume): false, f.snapshotPath("snap-a"): true, f.snapshotPath(halfSnapshot): false,
 	} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
+		}
+	}
+	for path, why := range foreign {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s, not ours (%s): %v", path, why, err)
 		}
 	}
 	if err := f.Reconcile(map[string][]string{"vol-lost": nil}, nil); err == nil || !strings.Contains(err.Error(), "vol-lost") {
@@ -203,6 +229,30 @@ func TestReconcileFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(f.volumePath("vol-a")); err != nil {
 		t.Errorf("a state that cannot be right deleted files: %v", err)
+	}
+}
+
+// TestVacant: any image makes a folder one in which nothing is begun.
+func TestVacant(t *testing.T) {
+	for _, row := range []struct {
+		why, file string
+		vacant    bool
+	}{
+		{"nothing is there", "", true},
+		{"a volume of ours", "volumes/" + halfVolume + ".img", false},
+		{"a snapshot of ours", "snapshots/" + halfSnapshot + ".img", false},
+		{"somebody's machine", "volumes/debian.img", false},
+		{"no image", "volumes/README", true},
+		{"an image where none of ours would be", "debian.img", true},
+	} {
+		f := newFiles(t)
+		if row.file != "" {
+			must(t, os.WriteFile(f.path(row.file), nil, 0o600))
+		}
+		err := f.Vacant()
+		if (err == nil) != row.vacant || err != nil && !strings.Contains(err.Error(), row.file) {
+			t.Errorf("%s: %v, want vacant: %v", row.why, err, row.vacant)
+		}
 	}
 }
 

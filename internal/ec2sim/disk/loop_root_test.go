@@ -165,7 +165,7 @@ func TestReconcileLoops(t *testing.T) {
 	other, dirOther, _ := machine(t)
 	must(t, other.CreateVolume("vol-0a", "", mib)) // the same name elsewhere
 	must(t, other.Attach("vol-0a", dirOther))
-	for _, id := range []string{"vol-0a", "vol-0b", "vol-0c"} {
+	for _, id := range []string{"vol-0a", "vol-0b", halfVolume} {
 		must(t, f.CreateVolume(id, "", mib))
 		must(t, f.Attach(id, one))
 	}
@@ -181,7 +181,7 @@ func TestReconcileLoops(t *testing.T) {
 			t.Errorf("%s: devices %v, shown is %s", id, loops, device(t, dir, id))
 		}
 	}
-	if _, err := os.Stat(f.volumePath("vol-0c")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(f.volumePath(halfVolume)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a volume without record is still there: %v", err)
 	}
 	loops, err := other.loopsOn(other.volumePath("vol-0a"))
