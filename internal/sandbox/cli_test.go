@@ -41,7 +41,7 @@ func TestBadInput(t *testing.T) {
 		"down in such":         {[]string{"down", "--dir", foreign}, false, "holds files but no sandbox"},
 		"name":                 {[]string{"up", "--name", "A/B"}, false, `sandbox name "A/B": use 1 to 32 of a-z`},
 		"folder of the nodes":  {[]string{"up", "--dir", "/run/x"}, false, "lies in /run, of which every node has its own"},
-		"no sandbox":           {[]string{"kubeconfig", "--dir", absent}, false, "start one with `sandbox up`"},
+		"no sandbox":           {[]string{"kubeconfig", "--dir", absent}, false, "start one with `sandbox up --name test-"},
 		"status of no sandbox": {[]string{"status", "--dir", absent}, false, "no such sandbox"},
 		"exec without command": {[]string{"exec", "node-a1"}, false, "name a node and a command"},
 		"missing policy":       {[]string{"up", "--own", own, "--binaries", own, "--dir", absent, "--controller-policy", "/no/policy.json"}, false, "/no/policy.json: no such file"},
@@ -132,11 +132,17 @@ func TestCommandLine(t *testing.T) {
 		}
 	})
 	out, err := run("up", "--own", own)
-	if err != nil || !strings.Contains(out, "export KUBECONFIG="+o.Dir+"/kubeconfig") {
+	if err != nil || !strings.Contains(out, "export KUBECONFIG="+o.Dir+"/kubeconfig") || !strings.HasSuffix(out, "sandbox --name "+o.Name+" --dir "+o.Dir+" down\n") {
 		t.Fatalf("up: %v: %s", err, out)
 	}
-	if out, err := run("up", "--own", own); err == nil || !strings.Contains(out, ErrRunning.Error()) {
+	end := "`sandbox down --name " + o.Name + " --dir " + o.Dir + "`"
+	if out, err := run("up", "--own", own); err == nil || !strings.Contains(out, ErrRunning.Error()) || !strings.Contains(out, end) {
 		t.Errorf("up again: %v: %s", err, out)
+	}
+	for _, wrong := range [][]string{{"--dir", filepath.Join(t.TempDir(), "typo")}, {"--name", o.Name + "-typo"}} {
+		if out, err := run(append([]string{"down"}, wrong...)...); err == nil || !strings.Contains(out, "left alone: end it with "+end) {
+			t.Errorf("down %v: %v: %s", wrong, err, out)
+		}
 	}
 	if out, err := run("kubeconfig"); err != nil || out != o.Dir+"/kubeconfig\n" {
 		t.Errorf("kubeconfig: %v: %s", err, out)

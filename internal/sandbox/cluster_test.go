@@ -370,14 +370,26 @@ func TestDown(t *testing.T) {
 			}
 		},
 		"all killed and state unreadable": func(t *testing.T, s *Sandbox) {
-			pids, err := s.rec.Cgroups.Processes(cgroupOf(s.Name()))
-			if err != nil || len(pids) < 20 {
-				t.Fatalf("%d processes, %v", len(pids), err)
-			}
-			for _, p := range pids {
-				_ = unix.Kill(p, unix.SIGKILL)
-			}
+			killAll(t, s)
 			if err := os.WriteFile(s.paths().record(), []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"alive and record lost": func(t *testing.T, s *Sandbox) {
+			if err := os.Remove(s.paths().record()); err != nil {
+				t.Fatal(err)
+			}
+			err := DownAt(t.Context(), s.Name()+"-typo", s.Dir())
+			if err == nil || !strings.Contains(err.Error(), "another sandbox than") {
+				t.Errorf("down with another name: %v", err)
+			}
+			if _, err := s.top().PID(t.Context()); err != nil {
+				t.Errorf("it was to be left alone: %v", err)
+			}
+		},
+		"all killed and record lost": func(t *testing.T, s *Sandbox) {
+			killAll(t, s)
+			if err := os.Remove(s.paths().record()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -396,6 +408,17 @@ func TestDown(t *testing.T) {
 			t.Logf("down twice in %s", time.Since(began))
 			assertNothingLeft(t, s)
 		})
+	}
+}
+
+func killAll(t *testing.T, s *Sandbox) {
+	t.Helper()
+	pids, err := s.rec.Cgroups.Processes(cgroupOf(s.Name()))
+	if err != nil || len(pids) < 20 {
+		t.Fatalf("%d processes, %v", len(pids), err)
+	}
+	for _, p := range pids {
+		_ = unix.Kill(p, unix.SIGKILL)
 	}
 }
 

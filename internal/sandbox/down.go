@@ -20,7 +20,7 @@ const downLimit = time.Minute
 
 // Down ends the sandbox of that name, however far it was started and whatever of
 // it still runs, and removes everything that is left of it. It may be called when
-// there is none.
+// there is none. It refuses a folder of another sandbox than the one of that name.
 func Down(ctx context.Context, name string) error { return DownAt(ctx, name, "") }
 
 // DownAt is Down for a sandbox with a folder of its own choice.
@@ -54,13 +54,25 @@ const (
 // this order: a loop device is free only when nothing has it mounted, and a cgroup
 // can go only when nothing is in it. It uses no state but the name and the folder.
 func takeDown(ctx context.Context, name, dir string, what leftovers) error {
+	layout, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	return takeDownIn(ctx, layout, name, dir, what)
+}
+
+// takeDownIn is takeDown on a machine with these cgroups.
+func takeDownIn(ctx context.Context, layout cgroup.Layout, name, dir string, what leftovers) error {
 	ctx, cancel := context.WithTimeout(ctx, downLimit)
 	defer cancel()
 	if err := isOurs(dir); err != nil {
 		return err
 	}
-	layout, err := cgroup.Detect()
+	seen, err := look(ctx, layout, name, dir)
 	if err != nil {
+		return err
+	}
+	if err := seen.check(name, dir); err != nil {
 		return err
 	}
 	group := cgroupOf(name)
@@ -84,7 +96,10 @@ func removeState(dir string, what leftovers) error {
 	if what == keepLogs {
 		return removeExcept(dir, filepath.Base(paths{dir}.logs()), filepath.Base(paths{dir}.record()))
 	}
-	// The record goes last: without it, the folder is not ours to delete.
+	// What shows that the folder is ours to delete goes last.
+	if err := removeExcept(dir, filepath.Base(paths{dir}.record()), filepath.Base(paths{dir}.in("run"))); err != nil {
+		return err
+	}
 	if err := removeExcept(dir, filepath.Base(paths{dir}.record())); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/sandbox/cgroup"
+	"github.com/holdfast-dev/holdfast/internal/sandbox/machine"
 )
 
 // record is what a sandbox writes down about itself, for Open.
@@ -49,7 +50,7 @@ func loadRecord(dir string) (record, error) {
 	var r record
 	raw, err := os.ReadFile(paths{dir}.record())
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, fmt.Errorf("%w in %s: start one with `sandbox up`", ErrNotFound, dir)
+		return r, fmt.Errorf("%w in %s", ErrNotFound, dir)
 	}
 	if err != nil {
 		return r, fmt.Errorf("read about the sandbox in %s: %w", dir, err)
@@ -61,7 +62,8 @@ func loadRecord(dir string) (record, error) {
 }
 
 // isOurs says whether a folder may be used, and deleted, as a sandbox's: it is
-// empty, or it has the record that is written before anything else.
+// empty, or it has the record that is written before anything else, or, if that was
+// lost, what the first process of a sandbox in this folder was told.
 func isOurs(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,6 +79,9 @@ func isOurs(dir string) error {
 		if e.Name() == filepath.Base(paths{dir}.record()) || e.Name() == filepath.Base(paths{dir}.record())+".new" {
 			return nil
 		}
+	}
+	if spec, err := machine.ReadSpec(paths{dir}.spec(topName)); err == nil && sameFolder(spec.State, dir) {
+		return nil
 	}
 	return fmt.Errorf("folder %s holds files but no sandbox: choose an empty one, or one that does not exist", dir)
 }

@@ -45,6 +45,9 @@ func OpenAt(name, dir string) (*Sandbox, error) {
 		return nil, err
 	}
 	r, err := loadRecord(dir)
+	if errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("sandbox %s: %w: start one with `sandbox up %s`", name, err, Flags(name, dir))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", name, err)
 	}
@@ -52,7 +55,7 @@ func OpenAt(name, dir string) (*Sandbox, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := s.top().PID(ctx); err != nil {
-		return nil, fmt.Errorf("sandbox %s does not run any more: %w; remove what is left with `sandbox down`", name, err)
+		return nil, fmt.Errorf("sandbox %s does not run any more: %w; remove what is left with `sandbox down %s`", r.Name, err, Flags(r.Name, dir))
 	}
 	if err := s.connect(); err != nil {
 		return nil, err

@@ -77,10 +77,7 @@ func (s *Sandbox) claim(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	pids, err := s.rec.Cgroups.Processes(cgroupOf(s.rec.Name))
-	if err == nil && len(pids) > 0 {
-		err = fmt.Errorf("%w: %s, with %d processes; end it with `sandbox down --name %s`", ErrRunning, s.rec.Name, len(pids), s.rec.Name)
-	}
+	err = s.rec.refuseRunning()
 	if err == nil {
 		err = takeDown(ctx, s.rec.Name, dir, removeAll)
 	}
@@ -97,6 +94,22 @@ func (s *Sandbox) claim(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	return unlock, nil
+}
+
+// refuseRunning is an error if a sandbox of that name runs, in whatever folder.
+func (r record) refuseRunning() error {
+	pids, err := r.Cgroups.Processes(cgroupOf(r.Name))
+	if err != nil || len(pids) == 0 {
+		return err
+	}
+	home, err := homeOf(r.Cgroups, r.Name)
+	if err != nil {
+		return err
+	}
+	if home == "" {
+		home = r.Dir
+	}
+	return fmt.Errorf("%w: %s, with %d processes; end it with `sandbox down %s`", ErrRunning, r.Name, len(pids), Flags(r.Name, home))
 }
 
 // lockFolder makes the folder and locks it, until the process ends at the latest.

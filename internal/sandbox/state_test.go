@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,8 @@ func TestIsOurs(t *testing.T) {
 		"empty":           {"nothing can be lost", []string{}, true},
 		"record":          {"it is a sandbox's", []string{"sandbox.json", "log"}, true},
 		"record at birth": {"the start died while it wrote the record", []string{"sandbox.json.new"}, true},
+		"record lost":     {"what top was told says whose it is", []string{"run/top.json", "etcd"}, true},
+		"moved":           {"what top was told is of another folder", []string{"run/top.json other", "etcd"}, false},
 		"someone's files": {"down deletes the folder: a wrong --dir must not cost a home folder", []string{"thesis.txt"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +36,15 @@ func TestIsOurs(t *testing.T) {
 				}
 			}
 			for _, f := range tc.files {
-				if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
+				f, other, _ := strings.Cut(f, " ")
+				var text []byte
+				if f == "run/top.json" {
+					text = fmt.Appendf(nil, `{"state": %q}`, dir+other)
+				}
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, f), text, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

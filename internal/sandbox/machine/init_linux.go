@@ -24,7 +24,7 @@ const (
 
 // Init is the first process of a machine. It does not return unless it fails.
 func Init(specPath string) error {
-	spec, err := readSpec(specPath)
+	spec, err := ReadSpec(specPath)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestSpecRoundTrip(t *testing.T) {
 	if err := want.Write(path); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readSpec(path)
+	got, err := ReadSpec(path)
 	if err != nil {
 		t.Fatal(err)
 	}

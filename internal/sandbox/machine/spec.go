@@ -81,7 +81,8 @@ func (s Spec) Write(path string) error {
 	return nil
 }
 
-func readSpec(path string) (Spec, error) {
+// ReadSpec reads what Write has stored.
+func ReadSpec(path string) (Spec, error) {
 	var s Spec
 	raw, err := os.ReadFile(path)
 	if err != nil {
