@@ -36,14 +36,6 @@ type which struct {
 
 func (w *which) open() (*sandbox.Sandbox, error) { return sandbox.OpenAt(w.name, w.dir) }
 
-// flags repeats the choice for a command that is shown to the user.
-func (w *which) flags() string {
-	if w.dir == "" {
-		return "--name " + w.name
-	}
-	return "--name " + w.name + " --dir " + w.dir
-}
-
 func newRootCommand() *cobra.Command {
 	w := &which{}
 	root := &cobra.Command{

@@ -26,6 +26,7 @@ hour on a small machine. After that, a sandbox is up in well under a minute.`,
 			if err != nil {
 				return err
 			}
+			flags := sandbox.Flags(s.Name(), s.Dir())
 			fmt.Fprintf(c.OutOrStdout(), `
 Look around:
   export KUBECONFIG=%s
@@ -35,7 +36,7 @@ Look around:
 Logs, one file for each component: %s
 Stop it:
   sandbox %s down
-`, s.Kubeconfig(), s.Binaries(), w.flags(), s.EC2Endpoint(), s.Logs(), w.flags())
+`, s.Kubeconfig(), s.Binaries(), flags, s.EC2Endpoint(), s.Logs(), flags)
 			return nil
 		},
 	}
@@ -51,7 +52,8 @@ func newDownCommand(w *which) *cobra.Command {
 		Short: "End a sandbox and remove everything that is left of it",
 		Long: `End a sandbox and remove everything that is left of it: processes, mounts, loop
 devices, network links, cgroups and files. It needs nothing of the sandbox to be
-alive, and may be called again.`,
+alive, and may be called again. One that has a folder of its own (up --dir) needs
+the same --dir here: name and folder must be those of one sandbox.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return sandbox.DownAt(c.Context(), w.name, w.dir)
