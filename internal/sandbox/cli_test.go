@@ -121,9 +121,12 @@ func TestUpCutShort(t *testing.T) {
 // TestCommandLine: a detached sandbox is looked at and ended by other processes.
 func TestCommandLine(t *testing.T) {
 	o := options(t, "cli")
-	id := []string{"--name", o.Name, "--dir", o.Dir}
+	// A relative folder: what is printed must be good elsewhere too.
+	id := []string{"--name", o.Name, "--dir", filepath.Base(o.Dir)}
 	run := func(args ...string) (string, error) {
-		out, err := command(t, append(id, args...)...).CombinedOutput()
+		cmd := command(t, append(id, args...)...)
+		cmd.Dir = filepath.Dir(o.Dir)
+		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
 	t.Cleanup(func() {
