@@ -122,11 +122,17 @@ func TestUpCutShort(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	o := options(t, "cli")
 	// A relative folder: what is printed must be good elsewhere too.
-	id := []string{"--name", o.Name, "--dir", filepath.Base(o.Dir)}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := []string{"--name", o.Name, "--dir", relative}
 	run := func(args ...string) (string, error) {
-		cmd := command(t, append(id, args...)...)
-		cmd.Dir = filepath.Dir(o.Dir)
-		out, err := cmd.CombinedOutput()
+		out, err := command(t, append(id, args...)...).CombinedOutput()
 		return string(out), err
 	}
 	t.Cleanup(func() {
