@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/go-logr/logr"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
@@ -30,6 +31,7 @@ func (c *Client) Attach(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID)
 		return ebs.Attachment{}, fmt.Errorf("%w: %q is no volume id", ebs.ErrNotFound, id)
 	}
 	refused := map[string]bool{}
+	log := logr.FromContextOrDiscard(ctx)
 	for {
 		att, err := c.startAttach(ctx, id, to, refused)
 		if err != nil {
@@ -41,9 +43,11 @@ func (c *Client) Attach(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID)
 		case err == nil:
 			return att, nil
 		case errors.Is(err, errHangs):
+			log.Info("Attachment hangs, detaching to attach again", "devicePath", name, "attachingFor", attachHangs.String())
 			refused[name] = true // the name may be why
 			err = c.Detach(ctx, id, to)
 		case errors.Is(err, errGone):
+			log.Info("Attachment is gone again, attaching again", "devicePath", name)
 			err = nil
 		}
 		if err != nil {

@@ -236,8 +236,13 @@ func (c *Client) waitCreated(ctx context.Context, vol ebs.Volume) (ebs.Volume, e
 		switch {
 		case errors.Is(err, ebs.ErrNotFound):
 			misses++
-			if seen && misses >= 2 || c.clock.Since(start) >= appearWithin {
+			switch {
+			case seen && misses >= 2:
 				return false, vanished(vol)
+			case !seen && c.clock.Since(start) >= appearWithin:
+				// Its token stays in use: under a fresh one a volume that is
+				// merely slow to appear would get a twin.
+				return false, notShown(vol)
 			}
 			return false, nil
 		case err != nil:
@@ -262,11 +267,21 @@ func (c *Client) waitCreated(ctx context.Context, vol ebs.Volume) (ebs.Volume, e
 func usable(s ebs.VolumeState) bool { return s == ebs.VolumeAvailable || s == ebs.VolumeInUse }
 
 func vanished(vol ebs.Volume) error {
+	return fmt.Errorf("%w: %s", ebs.ErrVanished, likelyKey(vol))
+}
+
+// notShown: EC2 accepted the volume and does not show it, or not yet.
+func notShown(vol ebs.Volume) error {
+	return fmt.Errorf("%w: EC2 accepted volume %s %v ago and does not show it yet; if that goes on, %s", ebs.ErrNotReady, vol.ID, appearWithin, likelyKey(vol))
+}
+
+// likelyKey names the usual cause of a volume that goes again by itself.
+func likelyKey(vol ebs.Volume) string {
 	key := "the account's default KMS key"
 	if vol.KMSKeyID != "" {
 		key = "KMS key " + vol.KMSKeyID
 	}
-	return fmt.Errorf("%w: the most likely cause is encryption: %s must exist, be enabled, and let this driver's identity use it (kms:CreateGrant, kms:GenerateDataKeyWithoutPlaintext, kms:Decrypt)", ebs.ErrVanished, key)
+	return fmt.Sprintf("the most likely cause is encryption: %s must exist, be enabled, and let this driver's identity use it (kms:CreateGrant, kms:GenerateDataKeyWithoutPlaintext, kms:Decrypt)", key)
 }
 
 // differences is ErrAlreadyExists with all in which a volume is not what is wanted.

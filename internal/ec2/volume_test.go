@@ -180,8 +180,8 @@ func TestEnsureVolumeThatVanishes(t *testing.T) {
 	want := request("pvc-1", func(w *ebs.VolumeRequest) { w.Encrypted, w.KMSKeyID = true, "alias/none" })
 	for range 3 {
 		_, err := r.client().EnsureVolume(t.Context(), want)
-		if !errors.Is(err, ebs.ErrVanished) || !strings.Contains(err.Error(), "encryption") {
-			t.Fatalf("%v, want that it vanished and that encryption is the likely cause", err)
+		if !errors.Is(err, ebs.ErrVanished) && !errors.Is(err, ebs.ErrNotReady) || !strings.Contains(err.Error(), "encryption") {
+			t.Fatalf("%v, want that it is not there and that encryption is the likely cause", err)
 		}
 	}
 	cure()
@@ -191,6 +191,32 @@ func TestEnsureVolumeThatVanishes(t *testing.T) {
 	}
 	if volumes := r.Volumes(); len(volumes) != 1 || volumes[0].ID != string(vol.ID) {
 		t.Errorf("volumes %v after the cure, want the one answered, %s", volumes, vol.ID)
+	}
+}
+
+// Reads may lag behind a write for minutes: a volume that is not shown is not
+// taken for one that is gone, since a fresh token would make a second one.
+func TestEnsureVolumeThatIsLongNotShown(t *testing.T) {
+	r := newRegion(t)
+	r.intercept(func(c call) *reply {
+		switch {
+		case c.action != "DescribeVolumes":
+			return nil
+		case c.form.Get("VolumeId.1") != "":
+			return refusal(400, "InvalidVolume.NotFound", "The volume '"+c.form.Get("VolumeId.1")+"' does not exist.")
+		}
+		return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+	})
+	cloud := r.client()
+	if _, err := cloud.EnsureVolume(t.Context(), request("pvc-1")); !errors.Is(err, ebs.ErrNotReady) || !errors.Is(err, ebs.ErrMaybeAccepted) {
+		t.Fatalf("%v, want that the volume is not shown yet", err)
+	}
+	vol, err := cloud.EnsureVolume(t.Context(), request("pvc-1")) // the same token: EC2 answers the same volume
+	if err != nil {
+		t.Fatal(err)
+	}
+	if volumes := r.Volumes(); len(volumes) != 1 || volumes[0].ID != string(vol.ID) {
+		t.Errorf("volumes %v, want the one answered, %s", volumes, vol.ID)
 	}
 }
 
