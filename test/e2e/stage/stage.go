@@ -178,6 +178,21 @@ func (s *Stage) clear() {
 	})
 	if err != nil {
 		s.T.Error(err)
+		s.sweep(ctx)
+	}
+}
+
+// sweep deletes volumes that were left over, so that the next test is judged
+// by its own.
+func (s *Stage) sweep(ctx context.Context) {
+	s.T.Helper()
+	volumes, err := s.volumesOfNamespace(ctx)
+	for _, v := range volumes {
+		_, failed := s.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		s.T.Errorf("sweep up: %v", err)
 	}
 }
 
