@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -134,8 +135,10 @@ func TestDiskThatCannotBeMade(t *testing.T) {
 	r := regionWithDev(t, d)
 	vol := r.newVolume()
 	d.broken = errors.New("disk full")
-	wantCode(t, r.createOnce(), "InsufficientVolumeCapacity")
-	_, err := r.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: &vol})
+	again := &ec2.CreateVolumeInput{AvailabilityZone: aws.String(zoneA), Size: aws.Int32(1), ClientToken: aws.String("again")}
+	_, err := r.CreateVolume(t.Context(), again)
+	wantCode(t, err, "InsufficientVolumeCapacity")
+	_, err = r.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: &vol})
 	wantCode(t, err, "InternalError")
 	if len(r.Volumes()) != 1 || len(r.Snapshots()) != 0 {
 		t.Errorf("left: %v %v", r.Volumes(), r.Snapshots())
@@ -143,6 +146,8 @@ func TestDiskThatCannotBeMade(t *testing.T) {
 	d.broken = nil
 	_, err = r.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: &vol})
 	wantCode(t, err, "") // the failed one does not count against the rate
+	_, err = r.CreateVolume(t.Context(), again)
+	wantCode(t, err, "") // nor does it use up the token
 }
 
 // TestBootShowsDisksAgain: an instance that starts, or is added again with a

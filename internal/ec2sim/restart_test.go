@@ -59,9 +59,11 @@ func TestStateSurvivesRestart(t *testing.T) {
 	vol := r.newVolume(func(i *ec2.CreateVolumeInput) {
 		i.ClientToken, i.TagSpecifications = aws.String("tok"), volumeTags("a", "b")
 	})
-	r.newSnapshot(vol)
 	wantCode(t, r.grow(vol, 20), "")
 	wantCode(t, r.attach(vol, instanceA, "/dev/xvdaa"), "")
+	if _, err := r.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: &vol}); err != nil {
+		t.Fatal(err)
+	}
 	before := r.State()
 
 	again := reopen(t, copyState(t, readState(t, dir)), r.clock.Now())
