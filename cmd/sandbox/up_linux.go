@@ -67,6 +67,9 @@ func newBuildCommand() *cobra.Command {
 		Short: "Build the programs of the cluster, and print the folder that has them",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := sandbox.CheckCache(); err != nil {
+				return err
+			}
 			dir, err := toolchain.Build(c.Context(), toolchain.Options{Out: c.ErrOrStderr()})
 			if err != nil {
 				return err

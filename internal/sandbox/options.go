@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/sandbox/machine"
+	"github.com/holdfast-dev/holdfast/internal/sandbox/toolchain"
 )
 
 // Defaults.
@@ -141,7 +142,26 @@ func (o Options) complete() (Options, []Node, error) {
 			return o, nil, err
 		}
 	}
+	if o.Binaries == "" {
+		if err := CheckCache(); err != nil {
+			return o, nil, err
+		}
+	}
 	return o, nodes, checkSocketPaths(o.Dir, nodes)
+}
+
+// CheckCache refuses a cache of built programs that nodes cannot see. It is asked
+// before anything is built: the build takes half an hour, and its result would be
+// of no use.
+func CheckCache() error {
+	dir, err := toolchain.DefaultCache()
+	if err != nil {
+		return err
+	}
+	if err := usableInNodes(dir); err != nil {
+		return fmt.Errorf("cache of built programs: %w, with the variable %s", err, toolchain.CacheVariable)
+	}
+	return nil
 }
 
 // stateDir is the folder of a sandbox.

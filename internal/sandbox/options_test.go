@@ -38,6 +38,33 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestCheckCache: the programs must not be built where no node can run them. What
+// is built needs half an hour, so that is told first.
+func TestCheckCache(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why, cache, home string
+		in               Options
+		want             string // part of the error; empty: none
+	}{
+		"visible": {"the usual case", "/srv/cache", "/root", Options{}, ""},
+		"below /var/lib": {"nodes have a /var/lib of their own", "/var/lib/nope", "/root", Options{},
+			"cache of built programs: folder /var/lib/nope lies in /var/lib, of which every node has its own: choose one outside of"},
+		"way out":   {"the variable is the way out", "/run/x", "/root", Options{}, "with the variable HOLDFAST_CACHE"},
+		"home":      {"homes of CI users often lie there", "", "/var/lib/jenkins", Options{}, "folder /var/lib/jenkins/.cache/holdfast lies in /var/lib"},
+		"not asked": {"who brings programs needs no cache", "/var/lib/nope", "/root", Options{Binaries: "/srv/bin"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("HOLDFAST_CACHE", tc.cache)
+			t.Setenv("HOME", tc.home)
+			t.Setenv("XDG_CACHE_HOME", "")
+			_, _, err := tc.in.complete()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s: error %v, want %q", tc.why, err, tc.want)
+			}
+		})
+	}
+}
+
 func TestDefaultNodes(t *testing.T) {
 	o, nodes, err := Options{}.complete()
 	if err != nil {

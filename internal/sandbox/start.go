@@ -135,9 +135,6 @@ func (s *Sandbox) start(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		if err := usableInNodes(dir); err != nil {
-			return fmt.Errorf("cache of built programs: %w (set %s)", err, toolchain.CacheVariable)
-		}
 		s.rec.Binaries = dir
 	}
 	if err := s.prepare(ctx, o); err != nil {
