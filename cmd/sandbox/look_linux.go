@@ -106,7 +106,7 @@ func newExecCommand(w *which) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.Exec(c.Context(), args[0], sandbox.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, args[1:]...)
+			return asOurs(s.Exec(c.Context(), args[0], sandbox.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, args[1:]...))
 		},
 	}
 }

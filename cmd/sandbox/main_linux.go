@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,17 +16,40 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	err := newRootCommand().ExecuteContext(ctx)
+	stop()
+	os.Exit(tell(os.Stderr, err))
+}
+
+// exitCode is the error of a command that has used our own streams, and so has
+// said itself what went wrong. It becomes the code that we end with.
+type exitCode int
+
+// Error implements error.
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// asOurs has us end as the command in a node did, without a word of our own. Other
+// errors stay what they are.
+func asOurs(err error) error {
 	var failed *sandbox.ExitError
+	if errors.As(err, &failed) {
+		return exitCode(failed.Code)
+	}
+	return err
+}
+
+// tell says what went wrong, unless a command has said it, and returns the code to
+// end with.
+func tell(w io.Writer, err error) int {
+	var code exitCode
 	switch {
 	case err == nil:
-	case errors.As(err, &failed):
-		os.Exit(failed.Code)
-	default:
-		fmt.Fprintln(os.Stderr, "sandbox:", err)
-		os.Exit(1)
+		return 0
+	case errors.As(err, &code):
+		return int(code)
 	}
+	fmt.Fprintln(w, "sandbox:", err)
+	return 1
 }
 
 // which says which sandbox a command is about.

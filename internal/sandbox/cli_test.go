@@ -169,6 +169,9 @@ func TestCommandLine(t *testing.T) {
 	if out, err := run("load-image", tar); err != nil {
 		t.Errorf("load-image: %v: %s", err, out)
 	}
+	if out, err := run("load-image", "/etc/passwd"); exitCode(err) != 1 || !strings.Contains(out, "sandbox: load image /etc/passwd into node-") || !strings.Contains(out, "ctr: ") {
+		t.Errorf("load-image of no image: %v: %q, want the archive, the node and what ctr says", err, out)
+	}
 	if out, err := run("exec", "node-a2", "--", "ctr", "images", "ls", "-q"); err != nil || !strings.Contains(out, testImage) {
 		t.Errorf("images of node-a2: %v: %s", err, out)
 	}
