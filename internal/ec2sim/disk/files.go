@@ -96,8 +96,15 @@ func (f *Files) Grow(volumeID string, size int64) error {
 	return nil
 }
 
-// DeleteVolume removes the file.
-func (f *Files) DeleteVolume(volumeID string) error { return remove(f.volumePath(volumeID)) }
+// DeleteVolume removes the file and frees the loop devices on it. While somebody
+// holds such a device open the file stays, with ErrBound: only by its file can
+// the device be told from those of others, now and when all is cleared away.
+func (f *Files) DeleteVolume(volumeID string) error {
+	if err := f.discard(f.volumePath(volumeID)); err != nil {
+		return fmt.Errorf("delete %s: %w", volumeID, err)
+	}
+	return nil
+}
 
 // CreateSnapshot copies what has reached the volume. What an instance still
 // holds in its own cache has not, as with EBS: it has to be synced first.
@@ -171,14 +178,20 @@ func (f *Files) Reconcile(volumes map[string][]string, snapshots []string) error
 		for _, e := range entries {
 			path := f.path(kind, e.Name())
 			if ours.MatchString(e.Name()) && !keep[path] {
-				errs = append(errs, f.discard(path))
+				if err := f.discard(path); !errors.Is(err, ErrBound) { // the next start tries again
+					errs = append(errs, err)
+				}
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// discard removes a file that no record knows, and the loop devices on it.
+// ErrBound says that a file is still behind a loop device. It can be removed when
+// the last user of the device has closed it.
+var ErrBound = errors.New("a loop device is still bound to the file")
+
+// discard removes a file and the loop devices on it.
 func (f *Files) discard(path string) error {
 	f.loops.Lock()
 	defer f.loops.Unlock()
@@ -187,9 +200,15 @@ func (f *Files) discard(path string) error {
 		return err
 	}
 	for _, l := range loops {
-		if err := f.clear(l); err != nil {
+		if err := f.clearStack(l); err != nil {
 			return err
 		}
+	}
+	if loops, err = f.loopsOn(path); err != nil {
+		return err
+	}
+	if len(loops) > 0 {
+		return fmt.Errorf("%w: /dev/%s on %s: unmount or close it", ErrBound, loopName(loops[0]), path)
 	}
 	return remove(path)
 }

@@ -92,14 +92,13 @@ func (f *Files) loopsOn(path string) ([]int, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	bound, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	bound, err := boundLoops()
 	if err != nil {
 		return nil, err
 	}
 	var out []int
-	for _, b := range bound {
-		n, err := strconv.Atoi(strings.TrimPrefix(strings.Split(b, "/")[3], "loop"))
-		if err != nil || foreign(b, filepath.Base(path)) {
+	for _, n := range bound {
+		if foreign(backingFile(n), filepath.Base(path)) {
 			continue
 		}
 		info, err := f.status(n)
@@ -112,6 +111,47 @@ func (f *Files) loopsOn(path string) ([]int, error) {
 	}
 	return out, nil
 }
+
+// loopsAbove are the loop devices on top of another one, as kubelet makes one on
+// each raw block volume.
+func (f *Files) loopsAbove(n int) ([]int, error) {
+	bound, err := boundLoops()
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, m := range bound {
+		info, err := f.status(m)
+		if err != nil {
+			return nil, err
+		}
+		// The kernel encodes device numbers here as stat(2) does.
+		if info != nil && info.Rdevice == unix.Mkdev(loopMajor, uint32(n)) {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// boundLoops are the loop devices of the machine that have a backing file.
+func boundLoops() ([]int, error) {
+	paths, err := filepath.Glob(sysBlock + "/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, p := range paths {
+		name := filepath.Base(filepath.Dir(filepath.Dir(p)))
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, "loop")); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+const sysBlock = "/sys/block"
+
+func backingFile(n int) string { return filepath.Join(sysBlock, loopName(n), "loop", "backing_file") }
 
 // foreign tells by the name in sysfs that a loop device is on another disk of
 // ours, which saves opening it. Any other name proves nothing: the kernel
@@ -126,11 +166,12 @@ func foreign(backingFile, name string) bool {
 	return strings.HasSuffix(have, suffix) && have != name
 }
 
-// status is what a loop device is bound to, nil if it is free (again).
+// status is what a loop device is bound to, nil if it is free (again). One that
+// this process may not open has not been bound by it.
 func (f *Files) status(n int) (*unix.LoopInfo64, error) {
 	dev, err := os.OpenFile(f.loopPath(n), os.O_RDONLY, 0)
 	if err != nil {
-		if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EACCES) {
 			return nil, nil
 		}
 		return nil, err
@@ -154,6 +195,20 @@ func (f *Files) claimed(n int) bool {
 	}
 	_ = dev.Close()
 	return false
+}
+
+// clearStack frees a loop device and those on top of it, which hold it open.
+func (f *Files) clearStack(n int) error {
+	above, err := f.loopsAbove(n)
+	if err != nil {
+		return err
+	}
+	for _, m := range above {
+		if err := f.clearStack(m); err != nil {
+			return err
+		}
+	}
+	return f.clear(n)
 }
 
 // clear frees a loop device: at once, or when its last user closes it.

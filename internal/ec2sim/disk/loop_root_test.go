@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,11 @@ func machine(t *testing.T) (f *Files, one, two string) {
 			loops, err := f.loopsOn(f.path("volumes", e.Name()))
 			must(t, err)
 			for _, n := range loops {
+				above, err := f.loopsAbove(n)
+				must(t, err)
+				for _, m := range above {
+					must(t, f.clear(m))
+				}
 				must(t, f.clear(n))
 			}
 		}
@@ -156,6 +162,63 @@ func TestBusyDetach(t *testing.T) {
 		t.Error("force did not detach")
 	}
 	must(t, user.Close())
+}
+
+// TestDeleteBound: a file is not removed under a loop device, which nobody could
+// tell from those of others afterwards. It goes when the device has been let go.
+func TestDeleteBound(t *testing.T) {
+	f, one, _ := machine(t)
+	must(t, f.CreateVolume(halfVolume, "", mib))
+	must(t, f.Attach(halfVolume, one))
+	user, err := os.Open(device(t, one, halfVolume))
+	must(t, err)
+	defer user.Close()
+	if !detached(t, f, halfVolume, one, true) {
+		t.Fatal("force did not detach")
+	}
+	for range 2 {
+		if err := f.DeleteVolume(halfVolume); !errors.Is(err, ErrBound) {
+			t.Errorf("deleted while in use: %v, want ErrBound", err)
+		}
+	}
+	if err := f.Reconcile(nil, nil); err != nil {
+		t.Errorf("a start while a lost disk is in use: %v", err)
+	}
+	loops, err := f.loopsOn(f.volumePath(halfVolume))
+	if err != nil || len(loops) != 1 {
+		t.Fatalf("loop devices %v on the file, %v; it must be there as long as they are", loops, err)
+	}
+	before, err := f.status(loops[0])
+	must(t, err)
+	must(t, user.Close())
+	waitFor(t, "deleted after close", func() bool { return f.DeleteVolume(halfVolume) == nil })
+	if after, err := f.status(loops[0]); err != nil || after != nil && after.Device == before.Device && after.Inode == before.Inode {
+		t.Errorf("loop device %d is left on the deleted file, %v", loops[0], err)
+	}
+}
+
+// TestDeleteStack: kubelet's device on top of a raw block volume goes too; the
+// one on another volume stays.
+func TestDeleteStack(t *testing.T) {
+	f, one, _ := machine(t)
+	top := map[string]int{}
+	for _, id := range []string{"vol-0a", "vol-0b"} {
+		must(t, f.CreateVolume(id, "", mib))
+		must(t, f.Attach(id, one))
+		n, err := f.makeLoop(f.loopPath(loopNumber(t, device(t, one, id))))
+		must(t, err)
+		top[id] = n
+	}
+	bottom := loopNumber(t, device(t, one, "vol-0a"))
+	must(t, os.Remove(linkPath(one, "vol-0a"))) // as if the instance had been terminated
+	waitFor(t, "deleted", func() bool { return f.DeleteVolume("vol-0a") == nil })
+	if above, err := f.loopsAbove(bottom); err != nil || slices.Contains(above, top["vol-0a"]) {
+		t.Errorf("device %d is left on top of device %d, %v", top["vol-0a"], bottom, err)
+	}
+	above, err := f.loopsAbove(loopNumber(t, device(t, one, "vol-0b")))
+	if err != nil || len(above) != 1 || above[0] != top["vol-0b"] {
+		t.Errorf("devices %v are on top of the other volume, %v; want %d", above, err, top["vol-0b"])
+	}
 }
 
 // TestReconcileLoops: missing devices come back, strays of ours go, and those
