@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-dev/holdfast/internal/sandbox/cgroup"
-	"github.com/holdfast-dev/holdfast/internal/sandbox/loopdev"
 	"github.com/holdfast-dev/holdfast/internal/sandbox/toolchain"
 )
 
@@ -397,7 +396,7 @@ func TestDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, "d")
 			s := start(t, o)
-			leaveLoops(t, s)
+			loops := leaveLoops(t, s)
 			kill(t, s)
 			began := time.Now()
 			for range 2 {
@@ -406,7 +405,7 @@ func TestDown(t *testing.T) {
 				}
 			}
 			t.Logf("down twice in %s", time.Since(began))
-			assertNothingLeft(t, s)
+			assertNothingLeft(t, s, loops...)
 		})
 	}
 }
@@ -483,7 +482,7 @@ func TestFailedStart(t *testing.T) {
 
 // leaveLoops makes a loop device on a file of the sandbox, and one on top of it, as
 // kubelet does for raw block volumes, from inside a node.
-func leaveLoops(t *testing.T, s *Sandbox) {
+func leaveLoops(t *testing.T, s *Sandbox) []boundLoop {
 	t.Helper()
 	file := s.paths().in("ec2", "left.img")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -497,14 +496,16 @@ func leaveLoops(t *testing.T, s *Sandbox) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, err := loopdev.Below(s.Dir())
-	if err != nil || len(mine) != 2 {
-		t.Fatalf("loop devices of the sandbox: %v, %v (made %q)", mine, err, out)
+	loops := loopsBelow(t, s.Dir())
+	if len(loops) != 2 {
+		t.Fatalf("loop devices of the sandbox: %v (made %q)", loops, out)
 	}
+	return loops
 }
 
-// assertNothingLeft looks for everything that a sandbox could leave behind.
-func assertNothingLeft(t *testing.T, s *Sandbox) {
+// assertNothingLeft looks for everything that a sandbox could leave behind. The
+// loops are those that it had before it was taken down.
+func assertNothingLeft(t *testing.T, s *Sandbox, loops ...boundLoop) {
 	t.Helper()
 	if _, err := os.Lstat(s.Dir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("folder %s: %v", s.Dir(), err)
@@ -524,13 +525,9 @@ func assertNothingLeft(t *testing.T, s *Sandbox) {
 			t.Errorf("port %d still answers", port)
 		}
 	}
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if raw, _ := os.ReadFile(f); strings.Contains(string(raw), s.Dir()) {
-			t.Errorf("loop device %s is left on %s", f, raw)
+	for _, l := range loops {
+		if l.isLeft(t) {
+			t.Errorf("loop device %d is left", l.number)
 		}
 	}
 	for _, pid := range processes(t) {
