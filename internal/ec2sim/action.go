@@ -35,6 +35,7 @@ var (
 func actionTable() map[string]*action {
 	table := map[string]*action{}
 	for _, group := range [][]action{zoneActions(), instanceActions(), volumeActions(), attachActions(),
+		copyActions(),
 		snapshotActions(), modifyActions(), statusActions(), tagActions()} {
 		for _, a := range group {
 			table[a.name] = &a

@@ -25,16 +25,27 @@ func createVolume(r *request) (stampable, *APIError) {
 	if err != nil {
 		return nil, err
 	}
-	token := r.str("ClientToken")
-	if len(token) > maxToken {
-		return nil, refuse("InvalidParameterValue", "Value (%s) for parameter clientToken is invalid. The token must not be longer than %d characters.", token, maxToken)
-	}
 	var source *Snapshot
 	if v.SnapshotID != "" {
 		source = r.sim.store.snapshots[v.SnapshotID]
 	}
 	if err := r.allowCreateVolume(v, source); err != nil {
 		return nil, err
+	}
+	made, err := r.makeOnce(v, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &volumeAnswer{volumeXML: r.sim.volumeXML(made)}, nil
+}
+
+// makeOnce makes a volume, unless the call's client token made one before,
+// which it gives back then. The check, if there is one, is about the making
+// only: what it refuses a repeat still gets.
+func (r *request) makeOnce(v *Volume, check func() *APIError) (*Volume, *APIError) {
+	token := r.str("ClientToken")
+	if len(token) > maxToken {
+		return nil, refuse("InvalidParameterValue", "Value (%s) for parameter clientToken is invalid. The token must not be longer than %d characters.", token, maxToken)
 	}
 	scope := token + "/" + v.Zone
 	if token != "" {
@@ -43,7 +54,12 @@ func createVolume(r *request) (stampable, *APIError) {
 			return nil, err
 		}
 		if old != nil && !r.dryRun() {
-			return &volumeAnswer{volumeXML: r.sim.volumeXML(old)}, nil
+			return old, nil
+		}
+	}
+	if check != nil {
+		if err := check(); err != nil {
+			return nil, err
 		}
 	}
 	if err := r.sim.checkVolumeQuotas(v); err != nil {
@@ -53,32 +69,42 @@ func createVolume(r *request) (stampable, *APIError) {
 		return nil, errDryRun
 	}
 	t := &clientToken{ID: scope, Params: r.tokenParams(), VolumeID: v.ID, Used: r.now}
-	return r.sim.makeVolume(v, t, token != "")
+	if err := r.sim.makeVolume(v, t, token != ""); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // makeVolume makes the content, for which the lock is given up, as a copy may
 // take long; nobody can use a volume that is creating. Volume and token count
 // at once, and are kept in the journal once the content is there.
-func (s *Sim) makeVolume(v *Volume, t *clientToken, tokened bool) (stampable, *APIError) {
+func (s *Sim) makeVolume(v *Volume, t *clientToken, tokened bool) *APIError {
 	s.store.volumes[v.ID] = v
 	if tokened {
 		s.store.tokens[t.ID] = t
 	}
 	s.copying[v.ID] = true
 	s.mu.Unlock()
-	err := s.disks.CreateVolume(v.ID, v.SnapshotID, gib(v.SizeGiB))
+	err := s.makeContent(v)
 	s.mu.Lock()
 	delete(s.copying, v.ID)
 	if err != nil {
 		s.store.dropVolume(v.ID)
 		s.store.dropToken(t.ID)
-		return nil, refuse("InsufficientVolumeCapacity", "There is not enough capacity for a volume of %d GiB: %v", v.SizeGiB, err)
+		return refuse("InsufficientVolumeCapacity", "There is not enough capacity for a volume of %d GiB: %v", v.SizeGiB, err)
 	}
 	s.store.putVolume(v)
 	if tokened {
 		s.store.putToken(t)
 	}
-	return &volumeAnswer{volumeXML: s.volumeXML(v)}, nil
+	return nil
+}
+
+func (s *Sim) makeContent(v *Volume) error {
+	if v.SourceVolumeID != "" {
+		return s.disks.CopyVolume(v.SourceVolumeID, v.ID, gib(v.SizeGiB))
+	}
+	return s.disks.CreateVolume(v.ID, v.SnapshotID, gib(v.SizeGiB))
 }
 
 // wantedNewVolume is the volume that the parameters ask for, checked.
@@ -106,13 +132,22 @@ func (r *request) wantedNewVolume() (*Volume, *APIError) {
 	if err := r.shapeParams(v); err != nil {
 		return nil, err
 	}
-	if v.KMSKeyID != "" && !v.Encrypted {
-		return nil, refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
-	}
-	if v.Encrypted && v.KMSKeyID == "" {
-		v.KMSKeyID = fmt.Sprintf("arn:aws:kms:%s:%s:key/00000000-0000-0000-0000-0000000000eb", r.sim.cfg.Region, r.sim.cfg.Account)
+	if err := r.sim.fitKey(v); err != nil {
+		return nil, err
 	}
 	return v, r.err()
+}
+
+// fitKey checks that key and encryption go together, and fills in the
+// account's default key.
+func (s *Sim) fitKey(v *Volume) *APIError {
+	if v.KMSKeyID != "" && !v.Encrypted {
+		return refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
+	}
+	if v.Encrypted && v.KMSKeyID == "" {
+		v.KMSKeyID = fmt.Sprintf("arn:aws:kms:%s:%s:key/00000000-0000-0000-0000-0000000000eb", s.cfg.Region, s.cfg.Account)
+	}
+	return nil
 }
 
 // zoneParam: exactly one of the two ways to name the zone.

@@ -8,6 +8,9 @@ type Disks interface {
 	// CreateVolume makes the content of a volume: zeros, or for a snapshot
 	// that is not "" the snapshot's content and zeros behind it.
 	CreateVolume(volumeID, snapshotID string, size int64) error
+	// CopyVolume makes the content of a volume from that of another as it is
+	// at one point in time, zeros behind it.
+	CopyVolume(sourceID, volumeID string, size int64) error
 	// Grow makes a volume larger, also while it is attached.
 	Grow(volumeID string, size int64) error
 	// DeleteVolume removes the content of a volume that is attached nowhere.
@@ -35,6 +38,7 @@ type Disks interface {
 type noDisks struct{}
 
 func (noDisks) CreateVolume(string, string, int64) error      { return nil }
+func (noDisks) CopyVolume(string, string, int64) error        { return nil }
 func (noDisks) Grow(string, int64) error                      { return nil }
 func (noDisks) DeleteVolume(string) error                     { return nil }
 func (noDisks) CreateSnapshot(string, string) error           { return nil }

@@ -28,6 +28,7 @@ func (d *recorder) note(what string) error {
 }
 
 func (d *recorder) CreateVolume(v, s string, _ int64) error { return d.note("create " + v + s) }
+func (d *recorder) CopyVolume(s, v string, _ int64) error   { return d.note("copy " + s + " " + v) }
 func (d *recorder) Grow(v string, _ int64) error            { return d.note("grow " + v) }
 func (d *recorder) DeleteVolume(v string) error             { return d.note("delete " + v) }
 func (d *recorder) CreateSnapshot(v, _ string) error        { return d.note("snapshot " + v) }

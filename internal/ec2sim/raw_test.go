@@ -68,6 +68,7 @@ func TestEveryActionHonoursDryRun(t *testing.T) {
 		"DescribeInstances":            nil,
 		"DescribeInstanceTypes":        nil,
 		"CreateVolume":                 {"AvailabilityZone=" + zoneA, "Size=1"},
+		"CopyVolumes":                  {"SourceVolumeId=" + free},
 		"DescribeVolumes":              nil,
 		"DeleteVolume":                 {"VolumeId=" + free},
 		"AttachVolume":                 {"VolumeId=" + free, "InstanceId=" + instanceA, "Device=/dev/xvdab"},

@@ -34,18 +34,20 @@ const (
 // Volume is all the simulator knows of a volume. Records are what the state
 // folder keeps and what /_sim/state and the Go methods show.
 type Volume struct {
-	ID             string    `json:"id"`
-	Zone           string    `json:"zone"`
-	SizeGiB        int32     `json:"sizeGiB"`
-	Type           string    `json:"type"`
-	IOPS           int32     `json:"iops,omitempty"`
-	ThroughputMiBs int32     `json:"throughputMiBs,omitempty"`
-	Encrypted      bool      `json:"encrypted,omitempty"`
-	KMSKeyID       string    `json:"kmsKeyId,omitempty"`
-	SnapshotID     string    `json:"snapshotId,omitempty"`
+	ID             string `json:"id"`
+	Zone           string `json:"zone"`
+	SizeGiB        int32  `json:"sizeGiB"`
+	Type           string `json:"type"`
+	IOPS           int32  `json:"iops,omitempty"`
+	ThroughputMiBs int32  `json:"throughputMiBs,omitempty"`
+	Encrypted      bool   `json:"encrypted,omitempty"`
+	KMSKeyID       string `json:"kmsKeyId,omitempty"`
+	SnapshotID     string `json:"snapshotId,omitempty"`
+	// SourceVolumeID is the volume that this one was copied from.
+	SourceVolumeID string    `json:"sourceVolumeId,omitempty"`
 	MultiAttach    bool      `json:"multiAttach,omitempty"`
 	InitRateMiBs   int32     `json:"initRateMiBs,omitempty"`
-	Initialized    time.Time `json:"initialized,omitzero"` // when a snapshot's content has arrived
+	Initialized    time.Time `json:"initialized,omitzero"` // when the content of a snapshot or source volume has arrived
 	Created        time.Time `json:"created"`
 	// RootOf names the instance whose root disk this is: it exists so that
 	// limits and device names count right, and has no file behind it.

@@ -23,7 +23,7 @@ type statusDetailXML struct {
 type initXML struct {
 	Type      string `xml:"initializationType"`
 	Progress  int64  `xml:"progress"`
-	Remaining int64  `xml:"estimatedTimeToCompleteInSeconds"`
+	Remaining *int64 `xml:"estimatedTimeToCompleteInSeconds"`
 }
 
 type volumeStatusXML struct {
@@ -44,7 +44,7 @@ type statusAnswer struct {
 }
 
 // volumeStatusXML: a volume's input and output always work here; a volume from
-// a snapshot is initialized in the time that the delays give it.
+// a snapshot or another volume is initialized in the time that the delays give it.
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-checks.html
 // https://docs.aws.amazon.com/ebs/latest/userguide/initalize-volume.html
 func (s *Sim) volumeStatusXML(v *Volume) volumeStatusXML {
@@ -53,20 +53,37 @@ func (s *Sim) volumeStatusXML(v *Volume) volumeStatusXML {
 	if v.State == stateCreating {
 		x.Status, io = "insufficient-data", "insufficient-data"
 	}
-	if v.SnapshotID != "" {
-		now := s.clock.Now()
-		x.Init = &initXML{Type: "default", Progress: 100}
-		if v.InitRateMiBs > 0 {
-			x.Init.Type = "provisioned-rate"
-		}
-		if left := v.Initialized.Sub(now); left > 0 {
+	if v.SnapshotID != "" || v.SourceVolumeID != "" {
+		x.Init = s.initXML(v)
+		if v.initializing(s.clock.Now()) {
 			initialized = "initializing"
-			x.Init.Progress, x.Init.Remaining = percent(v.Created, v.Initialized, now), int64((left+time.Second-1)/time.Second)
 		}
 	}
 	x.Details.Items = []statusDetailXML{{"io-enabled", io}, {"io-performance", "not-applicable"}, {"initialization-state", initialized}}
 	return x
 }
+
+// initXML: a copy tells no estimate.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InitializationStatusDetails.html
+func (s *Sim) initXML(v *Volume) *initXML {
+	now, left := s.clock.Now(), int64(0)
+	x := &initXML{Type: "default", Progress: 100}
+	if v.initializing(now) {
+		x.Progress, left = percent(v.Created, v.Initialized, now), int64((v.Initialized.Sub(now)+time.Second-1)/time.Second)
+	}
+	switch {
+	case v.SourceVolumeID != "":
+		x.Type = "volume-copy"
+		return x
+	case v.InitRateMiBs > 0:
+		x.Type = "provisioned-rate"
+	}
+	x.Remaining = &left
+	return x
+}
+
+// initializing tells whether content of the volume's source is still missing.
+func (v *Volume) initializing(now time.Time) bool { return v.Initialized.After(now) }
 
 func (x volumeStatusXML) fact(name string) []string {
 	var out []string

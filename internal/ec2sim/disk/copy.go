@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,29 +19,65 @@ const stampTick = 10 * time.Millisecond
 // errRestless: the source never rested long enough to be copied.
 var errRestless = errors.New("the volume is written to without a pause, so that no copy shows one point in time")
 
-// copyStill copies a file as it is at one point in time: by reference where
-// the filesystem can, else again and again until nothing was written during a
-// copy. (The kernel stamps every write of a loop device on the file.)
-func copyStill(from, to string, patience time.Duration) error {
-	for begin := time.Now(); time.Since(begin) < patience; {
-		before, err := stamp(from)
-		if err != nil {
-			return err
-		}
-		settled := time.Since(before) > stampTick
-		cloned, err := copyOnce(from, to)
-		if err != nil {
-			return err
-		}
-		after, err := stamp(from)
-		if err != nil {
-			return err
-		}
-		if cloned || settled && before.Equal(after) {
-			return nil
+// copied is one file and the copy that is made of it.
+type copied struct{ from, to string }
+
+// copyStill copies files as they are together at one point in time: one file
+// by reference where the filesystem can, else all again and again until none
+// was written to meanwhile. (The kernel stamps every write of a loop device on
+// the file.) After an error there is no copy.
+func copyStill(files []copied, patience time.Duration) error {
+	err := errRestless
+	for begin := time.Now(); errors.Is(err, errRestless) && time.Since(begin) < patience; {
+		err = copyTogether(files)
+	}
+	if err != nil {
+		for _, f := range files {
+			err = errors.Join(err, remove(f.to))
 		}
 	}
-	return errors.Join(errRestless, os.Remove(to))
+	return err
+}
+
+// copyTogether copies files once; errRestless if one was written to meanwhile.
+func copyTogether(files []copied) error {
+	before, err := stamps(files)
+	if err != nil {
+		return err
+	}
+	settled := !slices.ContainsFunc(before, func(t time.Time) bool { return time.Since(t) <= stampTick })
+	cloned := true
+	for _, f := range files {
+		byReference, err := copyOnce(f.from, f.to)
+		if err != nil {
+			return err
+		}
+		cloned = cloned && byReference
+	}
+	if cloned && len(files) == 1 {
+		return nil
+	}
+	after, err := stamps(files)
+	if err != nil {
+		return err
+	}
+	if !settled || !slices.EqualFunc(before, after, time.Time.Equal) {
+		return errRestless
+	}
+	return nil
+}
+
+// stamps are when the files were last written to.
+func stamps(files []copied) ([]time.Time, error) {
+	var out []time.Time
+	for _, f := range files {
+		t, err := stamp(f.from)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }
 
 // stamp is when the file was last written to.

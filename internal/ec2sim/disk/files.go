@@ -70,6 +70,18 @@ func (f *Files) CreateVolume(volumeID, snapshotID string, size int64) error {
 	return nil
 }
 
+// CopyVolume makes a file with what has reached another volume, zeros behind it.
+func (f *Files) CopyVolume(sourceID, volumeID string, size int64) error {
+	path := f.volumePath(volumeID)
+	if err := copyStill([]copied{{f.volumePath(sourceID), path}}, f.patience); err != nil {
+		return fmt.Errorf("volume %s from %s: %w", volumeID, sourceID, err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		return errors.Join(fmt.Errorf("volume %s: %w", volumeID, err), os.Remove(path))
+	}
+	return nil
+}
+
 // Grow makes the file larger and tells the loop devices on it.
 func (f *Files) Grow(volumeID string, size int64) error {
 	path := f.volumePath(volumeID)
@@ -109,7 +121,7 @@ func (f *Files) DeleteVolume(volumeID string) error {
 // CreateSnapshot copies what has reached the volume. What an instance still
 // holds in its own cache has not, as with EBS: it has to be synced first.
 func (f *Files) CreateSnapshot(volumeID, snapshotID string) error {
-	if err := copyStill(f.volumePath(volumeID), f.snapshotPath(snapshotID), f.patience); err != nil {
+	if err := copyStill([]copied{{f.volumePath(volumeID), f.snapshotPath(snapshotID)}}, f.patience); err != nil {
 		return fmt.Errorf("snapshot %s of %s: %w", snapshotID, volumeID, err)
 	}
 	return nil

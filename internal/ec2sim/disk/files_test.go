@@ -284,3 +284,24 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
+
+// TestCopyVolume: a copy is what its source held at that time, may be larger,
+// and the two go their own ways afterwards.
+func TestCopyVolume(t *testing.T) {
+	f := newFiles(t)
+	must(t, f.CreateVolume("vol-a", "", 64*mib))
+	write(t, f.volumePath("vol-a"), 1000, "before")
+	must(t, f.CopyVolume("vol-a", "vol-b", 128*mib))
+	write(t, f.volumePath("vol-a"), 1000, "later!")
+	write(t, f.volumePath("vol-b"), 2000, "mine")
+	got := read(t, f.volumePath("vol-b"), 1000, 6) + read(t, f.volumePath("vol-b"), 127*mib, 1) + read(t, f.volumePath("vol-a"), 2000, 4)
+	if want := "before\x00\x00\x00\x00\x00"; got != want {
+		t.Errorf("copy, its end and the source hold %q, want %q", got, want)
+	}
+	if err := f.CopyVolume("vol-none", "vol-c", mib); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a source that is not there: %v", err)
+	}
+	if _, err := os.Stat(f.volumePath("vol-c")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a copy that failed left a file: %v", err)
+	}
+}
