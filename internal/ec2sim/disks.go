@@ -15,8 +15,10 @@ type Disks interface {
 	Grow(volumeID string, size int64) error
 	// DeleteVolume removes the content of a volume that is attached nowhere.
 	DeleteVolume(volumeID string) error
-	// CreateSnapshot copies the volume as it is at one point in time.
-	CreateSnapshot(volumeID, snapshotID string) error
+	// CreateSnapshots copies volumes (by the id of the snapshot that each
+	// becomes) as they are together at one point in time. After an error there
+	// is none of them.
+	CreateSnapshots(volumeOf map[string]string) error
 	// DeleteSnapshot removes the content of a snapshot.
 	DeleteSnapshot(snapshotID string) error
 	// Attach shows the volume in the dev folder of an instance.
@@ -41,7 +43,7 @@ func (noDisks) CreateVolume(string, string, int64) error      { return nil }
 func (noDisks) CopyVolume(string, string, int64) error        { return nil }
 func (noDisks) Grow(string, int64) error                      { return nil }
 func (noDisks) DeleteVolume(string) error                     { return nil }
-func (noDisks) CreateSnapshot(string, string) error           { return nil }
+func (noDisks) CreateSnapshots(map[string]string) error       { return nil }
 func (noDisks) DeleteSnapshot(string) error                   { return nil }
 func (noDisks) Attach(string, string) error                   { return nil }
 func (noDisks) Detach(string, string, bool) (bool, error)     { return true, nil }

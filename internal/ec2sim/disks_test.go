@@ -2,6 +2,9 @@ package ec2sim_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,8 +34,12 @@ func (d *recorder) CreateVolume(v, s string, _ int64) error { return d.note("cre
 func (d *recorder) CopyVolume(s, v string, _ int64) error   { return d.note("copy " + s + " " + v) }
 func (d *recorder) Grow(v string, _ int64) error            { return d.note("grow " + v) }
 func (d *recorder) DeleteVolume(v string) error             { return d.note("delete " + v) }
-func (d *recorder) CreateSnapshot(v, _ string) error        { return d.note("snapshot " + v) }
-func (d *recorder) DeleteSnapshot(s string) error           { return d.note("delete " + s) }
+
+func (d *recorder) CreateSnapshots(volumeOf map[string]string) error {
+	return d.note("snapshot " + strings.Join(slices.Sorted(maps.Values(volumeOf)), " "))
+}
+
+func (d *recorder) DeleteSnapshot(s string) error { return d.note("delete " + s) }
 
 func (d *recorder) Vacant() error                                 { return nil }
 func (d *recorder) Reconcile(map[string][]string, []string) error { return nil }

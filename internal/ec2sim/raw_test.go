@@ -77,6 +77,7 @@ func TestEveryActionHonoursDryRun(t *testing.T) {
 		"ModifyVolume":                 {"VolumeId=" + vol, "Size=20"},
 		"DescribeVolumesModifications": nil,
 		"CreateSnapshot":               {"VolumeId=" + free},
+		"CreateSnapshots":              {"InstanceSpecification.InstanceId=" + instanceA, "InstanceSpecification.ExcludeBootVolume=true"},
 		"DescribeSnapshots":            nil,
 		"DeleteSnapshot":               {"SnapshotId=" + snap},
 		"CreateTags":                   {"ResourceId.1=" + vol, "Tag.1.Key=a", "Tag.1.Value=b"},

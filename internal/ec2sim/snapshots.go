@@ -14,6 +14,12 @@ func snapshotActions() []action {
 		params: params([]string{"VolumeId", "Description"}, tagSpec),
 		bucket: bucketCreate,
 	}, {
+		name:   "CreateSnapshots",
+		handle: createSnapshots,
+		params: params([]string{"InstanceSpecification.InstanceId", "InstanceSpecification.ExcludeBootVolume",
+			"InstanceSpecification.ExcludeDataVolumeId.N", "CopyTagsFromSource", "Description"}, tagSpec),
+		bucket: bucketCreate,
+	}, {
 		name:   "DescribeSnapshots",
 		handle: describeSnapshots,
 		params: params([]string{"SnapshotId.N", "Owner.N", "RestorableBy.N"}, filterParam, paging),
@@ -95,41 +101,71 @@ func createSnapshot(r *request) (stampable, *APIError) {
 	if err != nil {
 		return nil, err
 	}
-	sn := &Snapshot{
-		ID: newID("snap-"), VolumeID: v.ID, SizeGiB: v.SizeGiB, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID,
-		Description: description, Started: r.now, State: snapPending, Until: r.after(r.sim.delays.Snapshot), Tags: tags,
-	}
-	if err := r.allowCreateSnapshot(sn, v); err != nil {
+	sn := r.newSnapshot(v, description, tags)
+	if err := r.allow(r.sim.volumeResource(v)); err != nil {
 		return nil, err
 	}
-	if err := r.checkSnapshot(v); err != nil {
+	if err := r.allowNew(r.sim.newSnapshotResource(sn, v), sn.Tags); err != nil {
+		return nil, err
+	}
+	if err := r.checkSnapshots(v); err != nil {
 		return nil, err
 	}
 	if r.dryRun() {
 		return nil, errDryRun
 	}
-	return r.sim.makeSnapshot(v, sn)
+	if err := r.sim.makeSnapshots(sn); err != nil {
+		return nil, err
+	}
+	return &snapshotAnswer{snapshotXML: r.sim.snapshotXML(sn)}, nil
 }
 
-// allowCreateSnapshot asks for the volume and for the new snapshot.
-func (r *request) allowCreateSnapshot(sn *Snapshot, v *Volume) *APIError {
-	if err := r.allow(r.sim.volumeResource(v)); err != nil {
-		return err
+func (r *request) newSnapshot(v *Volume, description string, tags map[string]string) *Snapshot {
+	return &Snapshot{
+		ID: newID("snap-"), VolumeID: v.ID, SizeGiB: v.SizeGiB, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID,
+		Description: description, Started: r.now, State: snapPending, Until: r.after(r.sim.delays.Snapshot), Tags: tags,
 	}
-	res := resource{r.sim.arn("snapshot", "*"), map[string][]string{
-		"ec2:ParentVolume": {r.sim.arn("volume", v.ID)},
+}
+
+// newSnapshotResource is a snapshot that is to be made.
+func (s *Sim) newSnapshotResource(sn *Snapshot, v *Volume) resource {
+	return resource{s.arn("snapshot", "*"), map[string][]string{
+		"ec2:ParentVolume": {s.arn("volume", v.ID)},
 		"ec2:VolumeSize":   {strconv.Itoa(int(sn.SizeGiB))},
 		"ec2:Encrypted":    {strconv.FormatBool(sn.Encrypted)},
 	}}
-	return r.allowNew(res, sn.Tags)
 }
 
-// checkSnapshot judges whether the volume can be snapshotted now.
+// checkSnapshots judges whether the volumes can be snapshotted now, all of
+// them by this one call.
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+func (r *request) checkSnapshots(volumes ...*Volume) *APIError {
+	for _, v := range volumes {
+		if err := r.checkSnapshot(v); err != nil {
+			return err
+		}
+	}
+	pending := 0
+	for _, sn := range r.sim.store.snapshots {
+		if sn.State == snapPending {
+			pending++
+		}
+	}
+	q, more := r.sim.quotas, len(volumes)
+	switch {
+	case q.PendingSnapshots > 0 && pending+more > q.PendingSnapshots:
+		return refuse("PendingSnapshotLimitExceeded", "You have exceeded your maximum of %d pending snapshots.", q.PendingSnapshots)
+	case q.Snapshots > 0 && len(r.sim.store.snapshots)+more > q.Snapshots:
+		return refuse("SnapshotLimitExceeded", "You have exceeded your maximum of %d snapshots.", q.Snapshots)
+	}
+	return nil
+}
+
+// checkSnapshot judges one volume for itself.
 func (r *request) checkSnapshot(v *Volume) *APIError {
 	switch {
 	case v.RootOf != "":
-		return r.sim.notModelledLocked("action", "CreateSnapshot of a root disk", "")
+		return r.sim.notModelledLocked("action", r.action.name+" of a root disk", "")
 	case v.State == stateDeleting:
 		return volumeNotFound(v.ID)
 	case v.State == stateCreating:
@@ -138,49 +174,52 @@ func (r *request) checkSnapshot(v *Volume) *APIError {
 		return refuse("SnapshotCreationPerVolumeRateExceeded",
 			"The maximum per volume CreateSnapshot request rate has been exceeded. Use an increasing or variable sleep interval between requests.")
 	}
-	ofVolume, pending := 0, 0
+	pending := 0
 	for _, sn := range r.sim.store.snapshots {
-		if sn.State == snapPending {
+		if sn.State == snapPending && sn.VolumeID == v.ID {
 			pending++
-			if sn.VolumeID == v.ID {
-				ofVolume++
-			}
 		}
 	}
-	q := r.sim.quotas
-	switch {
-	case ofVolume >= volumeTypes[v.Type].pendingSnapshots:
+	if pending >= volumeTypes[v.Type].pendingSnapshots {
 		return refuse("ConcurrentSnapshotLimitExceeded", "Maximum allowed in-progress snapshots for a single volume exceeded.")
-	case q.PendingSnapshots > 0 && pending >= q.PendingSnapshots:
-		return refuse("PendingSnapshotLimitExceeded", "You have exceeded your maximum of %d pending snapshots.", q.PendingSnapshots)
-	case q.Snapshots > 0 && len(r.sim.store.snapshots) >= q.Snapshots:
-		return refuse("SnapshotLimitExceeded", "You have exceeded your maximum of %d snapshots.", q.Snapshots)
 	}
 	return nil
 }
 
-// makeSnapshot copies the content, for which the lock is given up. Until the
-// copy is there the snapshot counts, but nobody sees it; a process killed
-// meanwhile has not made it.
-func (s *Sim) makeSnapshot(v *Volume, sn *Snapshot) (stampable, *APIError) {
-	s.store.snapshots[sn.ID] = sn
-	s.copying[sn.ID] = true
-	before := v.LastSnapshot
-	v.LastSnapshot = sn.Started
+// makeSnapshots copies the content of all volumes at one instant, for which
+// the lock is given up. Until the copies are there the snapshots count, but
+// nobody sees them; a process killed meanwhile has made none.
+func (s *Sim) makeSnapshots(snapshots ...*Snapshot) *APIError {
+	volumeOf, before := map[string]string{}, map[*Volume]time.Time{}
+	for _, sn := range snapshots {
+		s.store.snapshots[sn.ID] = sn
+		s.copying[sn.ID] = true
+		v := s.store.volumes[sn.VolumeID]
+		volumeOf[sn.ID], before[v] = v.ID, v.LastSnapshot
+		v.LastSnapshot = sn.Started
+	}
 	s.mu.Unlock()
-	err := s.disks.CreateSnapshot(v.ID, sn.ID)
+	err := s.disks.CreateSnapshots(volumeOf)
 	s.mu.Lock()
-	delete(s.copying, sn.ID)
+	for _, sn := range snapshots {
+		delete(s.copying, sn.ID)
+		if err != nil {
+			delete(s.store.snapshots, sn.ID)
+		} else {
+			s.store.putSnapshot(sn)
+		}
+	}
+	for v, last := range before {
+		if err != nil {
+			v.LastSnapshot = last
+		} else if s.store.volumes[v.ID] == v {
+			s.store.putVolume(v)
+		}
+	}
 	if err != nil {
-		v.LastSnapshot = before
-		delete(s.store.snapshots, sn.ID)
-		return nil, internalError(err)
+		return internalError(err)
 	}
-	s.store.putSnapshot(sn)
-	if s.store.volumes[v.ID] == v {
-		s.store.putVolume(v)
-	}
-	return &snapshotAnswer{snapshotXML: s.snapshotXML(sn)}, nil
+	return nil
 }
 
 // snapshot is the snapshot of an id, or the refusal EC2 has for it.

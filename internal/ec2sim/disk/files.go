@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,11 +120,16 @@ func (f *Files) DeleteVolume(volumeID string) error {
 	return nil
 }
 
-// CreateSnapshot copies what has reached the volume. What an instance still
-// holds in its own cache has not, as with EBS: it has to be synced first.
-func (f *Files) CreateSnapshot(volumeID, snapshotID string) error {
-	if err := copyStill([]copied{{f.volumePath(volumeID), f.snapshotPath(snapshotID)}}, f.patience); err != nil {
-		return fmt.Errorf("snapshot %s of %s: %w", snapshotID, volumeID, err)
+// CreateSnapshots copies what has reached the volumes, given by the id of the
+// snapshot that each becomes. What an instance still holds in its own cache has
+// not, as with EBS: it has to be synced first.
+func (f *Files) CreateSnapshots(volumeOf map[string]string) error {
+	var files []copied
+	for snapshotID, volumeID := range volumeOf {
+		files = append(files, copied{f.volumePath(volumeID), f.snapshotPath(snapshotID)})
+	}
+	if err := copyStill(files, f.patience); err != nil {
+		return fmt.Errorf("snapshots of volumes %v: %w", slices.Sorted(maps.Values(volumeOf)), err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package disk
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,7 +69,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	must(t, f.CreateVolume("vol-a", "", 4096*mib))
 	write(t, f.volumePath("vol-a"), 0, "begin")
 	write(t, f.volumePath("vol-a"), 2048*mib+100, "middle")
-	must(t, f.CreateSnapshot("vol-a", "snap-a"))
+	must(t, f.CreateSnapshots(map[string]string{"snap-a": "vol-a"}))
 	write(t, f.volumePath("vol-a"), 0, "later")
 	must(t, f.CreateVolume("vol-b", "snap-a", 5000*mib))
 	path := f.volumePath("vol-b")
@@ -116,7 +117,7 @@ func TestSnapshotWaitsForRest(t *testing.T) {
 			}
 		}
 	}()
-	err := f.CreateSnapshot("vol-a", "snap-a")
+	err := f.CreateSnapshots(map[string]string{"snap-a": "vol-a"})
 	close(stop)
 	<-stopped
 	if _, cloned := os.Stat(f.snapshotPath("snap-a")); err == nil && cloned == nil && !clones(t, f) {
@@ -126,7 +127,7 @@ func TestSnapshotWaitsForRest(t *testing.T) {
 		t.Error(err)
 	}
 	f.patience = 10 * time.Second
-	must(t, f.CreateSnapshot("vol-a", "snap-b"))
+	must(t, f.CreateSnapshots(map[string]string{"snap-b": "vol-a"}))
 	if !bytes.Equal(readAll(t, f.volumePath("vol-a")), readAll(t, f.snapshotPath("snap-b"))) {
 		t.Error("the snapshot of a resting volume differs from it")
 	}
@@ -151,7 +152,7 @@ func clones(t *testing.T, f *Files) bool {
 func TestDeleteTwice(t *testing.T) {
 	f := newFiles(t)
 	must(t, f.CreateVolume("vol-a", "", mib))
-	must(t, f.CreateSnapshot("vol-a", "snap-a"))
+	must(t, f.CreateSnapshots(map[string]string{"snap-a": "vol-a"}))
 	for range 2 {
 		must(t, f.DeleteVolume("vol-a"))
 		must(t, f.DeleteSnapshot("snap-a"))
@@ -171,7 +172,7 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	if err := f.CreateVolume("vol-b", "snap-none", mib); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("from a snapshot without content: %v", err)
 	}
-	if err := f.CreateSnapshot("vol-none", "snap-a"); !errors.Is(err, fs.ErrNotExist) {
+	if err := f.CreateSnapshots(map[string]string{"snap-a": "vol-none"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a volume without content: %v", err)
 	}
 	for _, kind := range []string{"volumes", "snapshots"} {
@@ -195,8 +196,8 @@ func TestReconcileFiles(t *testing.T) {
 	f := newFiles(t)
 	must(t, f.CreateVolume("vol-a", "", mib))
 	must(t, f.CreateVolume(halfVolume, "", mib))
-	must(t, f.CreateSnapshot("vol-a", "snap-a"))
-	must(t, f.CreateSnapshot("vol-a", halfSnapshot))
+	must(t, f.CreateSnapshots(map[string]string{"snap-a": "vol-a"}))
+	must(t, f.CreateSnapshots(map[string]string{halfSnapshot: "vol-a"}))
 	foreign := map[string]string{
 		f.path("volumes", "debian.img"):          "somebody's machine",
 		f.volumePath("vol-0123456789abcdef"):     "too few digits",
@@ -303,5 +304,58 @@ func TestCopyVolume(t *testing.T) {
 	}
 	if _, err := os.Stat(f.volumePath("vol-c")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a copy that failed left a file: %v", err)
+	}
+}
+
+// TestSnapshotsAtOneInstant: of two volumes that are written to in turn the
+// second is never seen ahead of the first.
+func TestSnapshotsAtOneInstant(t *testing.T) {
+	f := newFiles(t)
+	f.patience = time.Minute
+	ids := []string{"vol-a", "vol-b"}
+	for _, id := range ids {
+		must(t, f.CreateVolume(id, "", 4*mib))
+		write(t, f.volumePath(id), 0, strings.Repeat("0", 4*mib))
+	}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { stopped <- writeInTurn(f, ids, stop) }()
+	for i := range 10 {
+		a, b := fmt.Sprintf("snap-a%d", i), fmt.Sprintf("snap-b%d", i)
+		must(t, f.CreateSnapshots(map[string]string{a: "vol-a", b: "vol-b"}))
+		first, second := read(t, f.snapshotPath(a), 0, 8), read(t, f.snapshotPath(b), 0, 8)
+		if second > first {
+			t.Errorf("round %d: the first volume as of %s, the second as of %s", i, first, second)
+		}
+	}
+	close(stop)
+	must(t, <-stopped)
+	err := f.CreateSnapshots(map[string]string{"snap-x": "vol-a", "snap-y": "vol-none"})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a volume that is not there: %v", err)
+	}
+	if _, err := os.Stat(f.snapshotPath("snap-x")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half of a failed set was left: %v", err)
+	}
+}
+
+// writeInTurn counts up in all volumes, with pauses of many lengths so that
+// copies end everywhere between writes.
+func writeInTurn(f *Files, ids []string, stop <-chan struct{}) error {
+	for n := 1; ; n++ {
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(time.Duration(12+n*7%30) * time.Millisecond):
+		}
+		for _, id := range ids {
+			file, err := os.OpenFile(f.volumePath(id), os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(file, "%08d", n)
+			if err := errors.Join(err, file.Close()); err != nil {
+				return err
+			}
+		}
 	}
 }

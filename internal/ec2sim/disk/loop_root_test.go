@@ -82,7 +82,7 @@ func TestDiskOverLoop(t *testing.T) {
 	}
 	dev := device(t, one, "vol-0a")
 	write(t, dev, 5*mib, "before")
-	must(t, f.CreateSnapshot("vol-0a", "snap-0a"))
+	must(t, f.CreateSnapshots(map[string]string{"snap-0a": "vol-0a"}))
 	write(t, dev, 5*mib, "after ")
 	must(t, f.CreateVolume("vol-0b", "snap-0a", 64*mib))
 	must(t, f.Attach("vol-0b", two))
