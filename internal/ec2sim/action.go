@@ -36,7 +36,7 @@ func actionTable() map[string]*action {
 	table := map[string]*action{}
 	for _, group := range [][]action{zoneActions(), instanceActions(), volumeActions(), attachActions(),
 		copyActions(),
-		snapshotActions(), modifyActions(), statusActions(), tagActions()} {
+		snapshotActions(), fastRestoreActions(), lockActions(), modifyActions(), statusActions(), tagActions()} {
 		for _, a := range group {
 			table[a.name] = &a
 		}

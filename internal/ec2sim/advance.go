@@ -21,8 +21,7 @@ func (s *Sim) advance() {
 		}
 	}
 	for _, sn := range s.store.snapshots {
-		if sn.State == snapPending && !sn.Until.After(now) && !s.copying[sn.ID] {
-			sn.State, sn.Completed = snapCompleted, sn.Until
+		if !s.copying[sn.ID] && s.advanceSnapshot(sn, now) {
 			s.store.putSnapshot(sn)
 		}
 	}
@@ -123,6 +122,19 @@ func (s *Sim) advanceModification(v *Volume, m *Modification, now time.Time) boo
 	return changed
 }
 
+func (s *Sim) advanceSnapshot(sn *Snapshot, now time.Time) bool {
+	changed := false
+	if sn.State == snapPending && !sn.Until.After(now) {
+		sn.State, sn.Completed = snapCompleted, sn.Until
+		sn.startLock()
+		changed = true
+	}
+	for i := range sn.FastRestores {
+		changed = s.advanceFastRestore(sn, &sn.FastRestores[i], now) || changed
+	}
+	return changed
+}
+
 // vanish ends a volume in state deleting. Its record stays until the file is
 // gone, so that a file the machine does not let go is tried again.
 func (s *Sim) vanish(v *Volume, now time.Time) {
@@ -163,6 +175,11 @@ func (s *Sim) nextDue() time.Time {
 	for _, sn := range s.store.snapshots {
 		if sn.State == snapPending && !s.copying[sn.ID] {
 			consider(sn.Until)
+		}
+		for _, f := range sn.FastRestores {
+			if f.passing(sn) {
+				consider(f.Until)
+			}
 		}
 	}
 	return next

@@ -203,6 +203,9 @@ func (r *request) sourceParam(v *Volume, size int32, sized bool) *APIError {
 	}
 	v.SizeGiB, v.InitRateMiBs = size, rate
 	v.Initialized = r.after(r.sim.delays.Initialize)
+	if v.FastRestored = rate == 0 && sn.fastIn(v.Zone); v.FastRestored {
+		v.Initialized = r.now
+	}
 	if sn.Encrypted { // a volume from an encrypted snapshot is encrypted
 		v.Encrypted = true
 		if v.KMSKeyID == "" {

@@ -16,12 +16,18 @@ type Delays struct {
 	Optimize   Duration `json:"optimize"`   // modification: optimizing
 	Initialize Duration `json:"initialize"` // volume from a snapshot: initializing
 	Snapshot   Duration `json:"snapshot"`   // snapshot: pending
+	// FastRestoreEnable, FastRestoreOptimize and FastRestoreDisable bound the
+	// states enabling (which lasts till the snapshot is completed at least),
+	// optimizing and disabling of fast snapshot restore.
+	FastRestoreEnable   Duration `json:"fastRestoreEnable"`
+	FastRestoreOptimize Duration `json:"fastRestoreOptimize"`
+	FastRestoreDisable  Duration `json:"fastRestoreDisable"`
 	// SnapshotSpacing is how far apart the snapshots of a volume have to be.
 	SnapshotSpacing Duration `json:"snapshotSpacing"`
 }
 
 // DefaultDelays are times as seen on EC2 for small volumes, with the optimizing
-// state (minutes to hours there) cut short.
+// states (minutes to hours there) cut short.
 func DefaultDelays() Delays {
 	return Delays{
 		Create:   Duration(1500 * time.Millisecond),
@@ -31,6 +37,11 @@ func DefaultDelays() Delays {
 		Modify:   Duration(time.Second),
 		Optimize: Duration(3 * time.Second),
 		Snapshot: Duration(2 * time.Second),
+		// https://docs.aws.amazon.com/ebs/latest/userguide/view-fsr-enabled-snapshots.html
+		// gives 60 minutes a TiB for optimizing
+		FastRestoreEnable:   Duration(time.Second),
+		FastRestoreOptimize: Duration(3 * time.Second),
+		FastRestoreDisable:  Duration(time.Second),
 		// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 		// (SnapshotCreationPerVolumeRateExceeded)
 		SnapshotSpacing: Duration(15 * time.Second),

@@ -23,6 +23,7 @@
 //	attachment  attaching -> attached -> detaching [-> busy] -> gone
 //	modification modifying -> optimizing -> completed
 //	snapshot    pending -> completed
+//	fast restore enabling -> optimizing -> enabled ; disabling -> disabled
 //
 // A disk acts at the edge: the device is there before an attachment shows
 // attached, and is gone before the attachment is.

@@ -15,6 +15,9 @@ type Quotas struct {
 	Snapshots int `json:"snapshots,omitempty"`
 	// PendingSnapshots is how many may be pending (PendingSnapshotLimitExceeded).
 	PendingSnapshots int `json:"pendingSnapshots,omitempty"`
+	// FastRestores is how many snapshots may have fast restore on
+	// (FastSnapshotRestoreLimitExceeded in the answer).
+	FastRestores int `json:"fastRestores,omitempty"`
 }
 
 // typeLimits is what a volume type allows.

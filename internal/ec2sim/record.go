@@ -26,6 +26,17 @@ const (
 	snapPending   = "pending"
 	snapCompleted = "completed"
 
+	fastEnabling   = "enabling"
+	fastOptimizing = "optimizing"
+	fastEnabled    = "enabled"
+	fastDisabling  = "disabling"
+	fastDisabled   = "disabled"
+
+	lockGovernance = "governance"
+	lockCompliance = "compliance"
+	lockCoolOff    = "compliance-cooloff"
+	lockExpired    = "expired"
+
 	instanceRunning    = "running"
 	instanceStopped    = "stopped"
 	instanceTerminated = "terminated"
@@ -49,6 +60,8 @@ type Volume struct {
 	InitRateMiBs   int32     `json:"initRateMiBs,omitempty"`
 	Initialized    time.Time `json:"initialized,omitzero"` // when the content of a snapshot or source volume has arrived
 	Created        time.Time `json:"created"`
+	// FastRestored: made from a snapshot with fast restore in the zone.
+	FastRestored bool `json:"fastRestored,omitempty"`
 	// RootOf names the instance whose root disk this is: it exists so that
 	// limits and device names count right, and has no file behind it.
 	RootOf string `json:"rootOf,omitempty"`
@@ -102,17 +115,48 @@ type Modification struct {
 
 // Snapshot is all the simulator knows of a snapshot.
 type Snapshot struct {
-	ID          string            `json:"id"`
-	VolumeID    string            `json:"volumeId"`
-	SizeGiB     int32             `json:"sizeGiB"`
-	Encrypted   bool              `json:"encrypted,omitempty"`
-	KMSKeyID    string            `json:"kmsKeyId,omitempty"`
-	Description string            `json:"description,omitempty"`
-	Started     time.Time         `json:"started"`
-	State       string            `json:"state"`
-	Until       time.Time         `json:"until,omitzero"`
-	Completed   time.Time         `json:"completed,omitzero"`
-	Tags        map[string]string `json:"tags,omitempty"`
+	ID          string    `json:"id"`
+	VolumeID    string    `json:"volumeId"`
+	SizeGiB     int32     `json:"sizeGiB"`
+	Encrypted   bool      `json:"encrypted,omitempty"`
+	KMSKeyID    string    `json:"kmsKeyId,omitempty"`
+	Description string    `json:"description,omitempty"`
+	Started     time.Time `json:"started"`
+	State       string    `json:"state"`
+	Until       time.Time `json:"until,omitzero"`
+	Completed   time.Time `json:"completed,omitzero"`
+	// FastRestores are the zones in which fast restore is on, or was.
+	FastRestores []FastRestore `json:"fastRestores,omitempty"`
+	// Lock is the newest lock, nil if the snapshot was never locked.
+	Lock *Lock             `json:"lock,omitempty"`
+	Tags map[string]string `json:"tags,omitempty"`
+}
+
+// FastRestore is fast snapshot restore of a snapshot in one zone.
+type FastRestore struct {
+	Zone  string `json:"zone"`
+	State string `json:"state"`
+	// Until is when a passing state (enabling, optimizing, disabling) ends.
+	Until time.Time `json:"until,omitzero"`
+	// Entered is when each state was entered last.
+	Entered map[string]time.Time `json:"entered"`
+}
+
+// Lock keeps a snapshot from being deleted.
+type Lock struct {
+	// Mode is governance or compliance.
+	Mode    string    `json:"mode"`
+	Created time.Time `json:"created"`
+	// Days is for how long it lasts, 0 if it was given an end.
+	Days int32 `json:"days,omitempty"`
+	// Starts is when the days begin to count; zero while the snapshot is pending.
+	Starts time.Time `json:"starts,omitzero"`
+	// Expires is when it ends; zero while that is open.
+	Expires time.Time `json:"expires,omitzero"`
+	// CoolOffHours is for how long a compliance lock can still be changed,
+	// CoolOffEnds until when.
+	CoolOffHours int32     `json:"coolOffHours,omitempty"`
+	CoolOffEnds  time.Time `json:"coolOffEnds,omitzero"`
 }
 
 // Instance is a machine that volumes can be attached to. Its fields are also
@@ -157,6 +201,14 @@ func (v *Volume) clone() Volume {
 func (sn *Snapshot) clone() Snapshot {
 	c := *sn
 	c.Tags = maps.Clone(sn.Tags)
+	c.FastRestores = slices.Clone(sn.FastRestores)
+	for i := range c.FastRestores {
+		c.FastRestores[i].Entered = maps.Clone(sn.FastRestores[i].Entered)
+	}
+	if sn.Lock != nil {
+		lock := *sn.Lock
+		c.Lock = &lock
+	}
 	return c
 }
 

@@ -341,6 +341,12 @@ func deleteSnapshot(r *request) (stampable, *APIError) {
 	if err := r.allow(r.sim.snapshotResource(sn)); err != nil {
 		return nil, err
 	}
+	if err := checkUnlocked(sn, r.now); err != nil {
+		return nil, err
+	}
+	if err := checkNoFastRestore(sn); err != nil {
+		return nil, err
+	}
 	if r.dryRun() {
 		return nil, errDryRun
 	}

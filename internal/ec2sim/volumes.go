@@ -57,6 +57,7 @@ type volumeXML struct {
 	Throughput  *int32             `xml:"throughput"`
 	InitRate    *int32             `xml:"volumeInitializationRate"`
 	SourceID    *string            `xml:"sourceVolumeId"`
+	Fast        *bool              `xml:"fastRestored"`
 	Encrypted   bool               `xml:"encrypted"`
 	KMSKeyID    *string            `xml:"kmsKeyId"`
 	MultiAttach bool               `xml:"multiAttachEnabled"`
@@ -79,7 +80,7 @@ func (s *Sim) volumeXML(v *Volume) volumeXML {
 	x := volumeXML{
 		ID: v.ID, Size: v.SizeGiB, SnapshotID: v.SnapshotID, Zone: v.Zone, ZoneID: s.zoneID(v.Zone),
 		Status: v.State, CreateTime: wireTime(v.Created), Type: v.Type,
-		IOPS: ptr(v.IOPS), Throughput: ptr(v.ThroughputMiBs), InitRate: ptr(v.InitRateMiBs), SourceID: ptr(v.SourceVolumeID),
+		IOPS: ptr(v.IOPS), Throughput: ptr(v.ThroughputMiBs), InitRate: ptr(v.InitRateMiBs), SourceID: ptr(v.SourceVolumeID), Fast: ptr(v.FastRestored),
 		Encrypted: v.Encrypted, KMSKeyID: ptr(v.KMSKeyID), MultiAttach: v.MultiAttach, Tags: tagsXML(v.Tags),
 	}
 	for i := range v.Attachments {

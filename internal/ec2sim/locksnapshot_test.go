@@ -1,0 +1,126 @@
+package ec2sim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/holdfast-dev/holdfast/internal/ec2sim"
+)
+
+type lockChange = func(*ec2.LockSnapshotInput)
+
+// lock locks a snapshot in governance mode, unless a change says otherwise.
+func (r *region) lock(snapshot string, change ...lockChange) error {
+	_, err := r.locked(snapshot, change...)
+	return err
+}
+
+func (r *region) locked(snapshot string, change ...lockChange) (*ec2.LockSnapshotOutput, error) {
+	in := &ec2.LockSnapshotInput{SnapshotId: &snapshot, LockMode: types.LockModeGovernance}
+	for _, c := range change {
+		c(in)
+	}
+	return r.LockSnapshot(r.t.Context(), in)
+}
+
+func days(n int32) lockChange             { return func(i *ec2.LockSnapshotInput) { i.LockDuration = &n } }
+func until(at time.Time) lockChange       { return func(i *ec2.LockSnapshotInput) { i.ExpirationDate = &at } }
+func compliance(i *ec2.LockSnapshotInput) { i.LockMode = types.LockModeCompliance }
+func coolOff(hours int32) lockChange {
+	return func(i *ec2.LockSnapshotInput) { i.CoolOffPeriod = &hours }
+}
+
+func TestLockRules(t *testing.T) {
+	rows := map[string]struct {
+		change []lockChange
+		code   string
+	}{
+		"a day":                       {[]lockChange{days(1)}, ""},
+		"a hundred years":             {[]lockChange{days(36500)}, ""},
+		"no day":                      {[]lockChange{days(0)}, "InvalidParameterValue"},
+		"longer than a hundred years": {[]lockChange{days(36501)}, "InvalidParameterValue"},
+		"no end":                      {nil, "InvalidParameterCombination"},
+		"two ends":                    {[]lockChange{days(1), until(start.AddDate(0, 1, 0))}, "InvalidParameterCombination"},
+		"till a date":                 {[]lockChange{until(start.AddDate(0, 1, 0))}, ""},
+		"till a date of the past":     {[]lockChange{until(start)}, "InvalidParameterValue"},
+		"governance cools off":        {[]lockChange{days(1), coolOff(1)}, "InvalidParameterCombination"},
+		"72 hours":                    {[]lockChange{days(9), compliance, coolOff(72)}, ""},
+		"73 hours":                    {[]lockChange{days(9), compliance, coolOff(73)}, "InvalidParameterValue"},
+		"no hour":                     {[]lockChange{days(9), compliance, coolOff(0)}, "InvalidParameterValue"},
+		"another mode":                {[]lockChange{days(9), func(i *ec2.LockSnapshotInput) { i.LockMode = "strict" }}, "InvalidParameterValue"},
+		"snapshot unknown":            {[]lockChange{days(9), func(i *ec2.LockSnapshotInput) { i.SnapshotId = aws.String("snap-00000000000000000") }}, "InvalidSnapshot.NotFound"},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t)
+			snap := r.newSnapshot(r.newVolume())
+			wantCode(t, r.lock(snap, row.change...), row.code)
+			if sn, _ := r.Snapshot(snap); (sn.Lock != nil) != (row.code == "") {
+				t.Errorf("lock %+v", sn.Lock)
+			}
+		})
+	}
+}
+
+// TestLockKeepsTheSnapshot: till it expires.
+func TestLockKeepsTheSnapshot(t *testing.T) {
+	r := newRegion(t)
+	snap := r.newSnapshot(r.newVolume())
+	at := r.clock.Now()
+	out, err := r.locked(snap, days(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, []any{types.LockStateGovernance, int32(2), at, at, at.AddDate(0, 0, 2)},
+		[]any{out.LockState, *out.LockDuration, out.LockCreatedOn.UTC(), out.LockDurationStartTime.UTC(), out.LockExpiresOn.UTC()})
+	r.pass(48*time.Hour - time.Second)
+	wantCode(t, r.deleteSnapshot(snap), "OperationNotPermitted")
+	r.pass(time.Second)
+	wantCode(t, r.deleteSnapshot(snap), "")
+}
+
+// TestLockOfAPendingSnapshot: a duration begins when the snapshot is completed.
+func TestLockOfAPendingSnapshot(t *testing.T) {
+	r := newRegion(t)
+	vol := r.newVolume()
+	r.SetDelays(ec2sim.Delays{Snapshot: ec2sim.Duration(time.Hour)})
+	snap := r.pending(vol)
+	out, err := r.locked(snap, days(1))
+	if err != nil || out.LockDurationStartTime != nil || out.LockExpiresOn != nil || out.LockState != types.LockStateGovernance {
+		t.Fatalf("%v %+v, want a lock without begin and end", err, out)
+	}
+	wantCode(t, r.deleteSnapshot(snap), "OperationNotPermitted")
+	r.pass(time.Hour + 24*time.Hour - time.Second)
+	wantCode(t, r.deleteSnapshot(snap), "OperationNotPermitted")
+	r.pass(time.Second)
+	wantCode(t, r.deleteSnapshot(snap), "")
+}
+
+// TestComplianceLock: it can be changed while it cools off, and only be
+// extended afterwards.
+func TestComplianceLock(t *testing.T) {
+	r := newRegion(t)
+	snap := r.newSnapshot(r.newVolume())
+	wantCode(t, r.lock(snap, days(30)), "")
+	out, err := r.locked(snap, compliance, days(10), coolOff(2))
+	if err != nil || out.LockState != types.LockStateComplianceCooloff || !out.CoolOffPeriodExpiresOn.Equal(r.clock.Now().Add(2*time.Hour)) {
+		t.Fatalf("%v %+v, want it to cool off", err, out)
+	}
+	wantCode(t, r.deleteSnapshot(snap), "OperationNotPermitted")
+	wantCode(t, r.lock(snap, days(1)), "")
+	out, err = r.locked(snap, compliance, days(10))
+	if err != nil || out.LockState != types.LockStateCompliance {
+		t.Fatalf("%v %+v, want it locked at once", err, out)
+	}
+	wantCode(t, r.lock(snap, days(20)), "InvalidParameterValue")
+	wantCode(t, r.lock(snap, compliance, days(9)), "InvalidParameterValue")
+	wantCode(t, r.lock(snap, compliance, days(20), coolOff(1)), "InvalidParameterCombination")
+	wantCode(t, r.lock(snap, compliance, until(r.clock.Now().AddDate(0, 0, 9))), "InvalidParameterValue")
+	wantCode(t, r.lock(snap, compliance, until(r.clock.Now().AddDate(0, 0, 11))), "")
+	r.pass(11 * 24 * time.Hour)
+	wantCode(t, r.lock(snap, days(1)), "") // expired: a new one
+}
