@@ -35,6 +35,9 @@ func (s *Sim) advanceVolume(v *Volume, now time.Time) bool {
 	changed := false
 	if v.State == stateCreating && !v.Until.After(now) && !s.copying[v.ID] {
 		v.State, v.Until = stateAvailable, time.Time{}
+		if v.Doomed {
+			v.State = stateDeleting // and gone at once
+		}
 		changed = true
 	}
 	for i := range v.Attachments {
@@ -54,7 +57,7 @@ func (s *Sim) advanceVolume(v *Volume, now time.Time) bool {
 // advanceAttachment tells whether it changed; an attachment that ended has an
 // empty state afterwards.
 func (s *Sim) advanceAttachment(v *Volume, a *Attachment, now time.Time) bool {
-	if a.State == attachAttached || a.Until.After(now) {
+	if !a.passing() || a.Until.After(now) {
 		return false
 	}
 	dev := s.devDir(a.InstanceID)
@@ -78,6 +81,11 @@ func (s *Sim) advanceAttachment(v *Volume, a *Attachment, now time.Time) bool {
 		a.State, a.Until, a.Trouble = attachBusy, now.Add(retryDisk), ""
 	}
 	return true
+}
+
+// passing tells whether time alone moves the attachment on.
+func (a *Attachment) passing() bool {
+	return a.State != attachAttached && (a.State != attachAttaching || !a.Stuck)
 }
 
 func (s *Sim) attachDisk(v *Volume, dev string) error {
@@ -125,9 +133,13 @@ func (s *Sim) advanceModification(v *Volume, m *Modification, now time.Time) boo
 func (s *Sim) advanceSnapshot(sn *Snapshot, now time.Time) bool {
 	changed := false
 	if sn.State == snapPending && !sn.Until.After(now) {
-		sn.State, sn.Completed = snapCompleted, sn.Until
-		sn.startLock()
 		changed = true
+		if sn.Doomed {
+			sn.State, sn.Lock = snapError, nil // a lock ends with it
+		} else {
+			sn.State, sn.Completed = snapCompleted, sn.Until
+			sn.startLock()
+		}
 	}
 	for i := range sn.FastRestores {
 		changed = s.advanceFastRestore(sn, &sn.FastRestores[i], now) || changed
@@ -162,7 +174,7 @@ func (s *Sim) nextDue() time.Time {
 			consider(v.Until)
 		}
 		for _, a := range v.Attachments {
-			if a.State != attachAttached {
+			if a.passing() {
 				consider(a.Until)
 			}
 		}

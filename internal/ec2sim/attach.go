@@ -60,7 +60,7 @@ func attachVolume(r *request) (stampable, *APIError) {
 	}
 	v.Attachments = append(v.Attachments, Attachment{
 		InstanceID: i.ID, Device: device, State: attachAttaching, CardIndex: card,
-		Since: r.now, Until: r.after(r.sim.delays.Attach),
+		Since: r.now, Until: r.after(r.sim.delays.Attach), Stuck: r.fault.ends(OutcomeStuck),
 	})
 	v.State = stateInUse
 	r.sim.store.putVolume(v)

@@ -24,6 +24,7 @@ func (s *Sim) controlHandler() http.Handler {
 	get("faults", func() any { return s.Faults() })
 	get("unmodelled", func() any { return s.Unmodelled() })
 	get("delays", func() any { return s.Delays() })
+	get("lag", func() any { return s.ReadLag() })
 	get("quotas", func() any { return s.Quotas() })
 	get("throttling", func() any { return throttleState{s.Throttled()} })
 
@@ -40,6 +41,7 @@ func (s *Sim) controlHandler() http.Handler {
 	taking(mux, "POST", "faults", func() Fault { return Fault{} }, s.Inject)
 	taking(mux, "POST", "instances", func() Instance { return Instance{} }, s.AddInstance)
 	taking(mux, "PUT", "delays", s.Delays, func(d Delays) error { s.SetDelays(d); return nil })
+	taking(mux, "PUT", "lag", func() map[string]Duration { return nil }, s.SetReadLag)
 	taking(mux, "PUT", "quotas", func() Quotas { return Quotas{} }, func(q Quotas) error { s.SetQuotas(q); return nil })
 	taking(mux, "PUT", "throttling", func() throttleState { return throttleState{} },
 		func(t throttleState) error { s.SetThrottle(t.On); return nil })

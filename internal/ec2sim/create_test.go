@@ -190,4 +190,12 @@ func TestVolumeQuotas(t *testing.T) {
 	r.newVolume()
 	_, err = r.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(zoneA), Size: aws.Int32(10)})
 	wantCode(t, err, "VolumeLimitExceeded")
+	vol := r.Volumes()[0].ID
+	for iops, want := range map[int32]string{4001: "MaxIOPSLimitExceeded", 4000: ""} {
+		_, err = r.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: &vol, Iops: &iops})
+		wantCode(t, err, want)
+		r.pass(time.Minute)
+	}
+	r.SetQuotas(ec2sim.Quotas{IOPS: 1})
+	wantCode(t, r.grow(vol, 20), "") // what asks for no more IOPS
 }

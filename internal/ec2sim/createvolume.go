@@ -101,6 +101,9 @@ func (s *Sim) makeVolume(v *Volume, t *clientToken, tokened bool) *APIError {
 }
 
 func (s *Sim) makeContent(v *Volume) error {
+	if v.Doomed { // nobody will ever use it
+		return nil
+	}
 	if v.SourceVolumeID != "" {
 		return s.disks.CopyVolume(v.SourceVolumeID, v.ID, gib(v.SizeGiB))
 	}
@@ -120,7 +123,7 @@ func (r *request) wantedNewVolume() (*Volume, *APIError) {
 	v := &Volume{
 		ID: newID("vol-"), Zone: z.name, Created: r.now, State: stateCreating, Tags: tags,
 		Until: r.after(r.sim.delays.Create), Encrypted: r.boolean("Encrypted"), KMSKeyID: r.str("KmsKeyId"),
-		SnapshotID: r.str("SnapshotId"),
+		SnapshotID: r.str("SnapshotId"), Doomed: r.fault.ends(OutcomeVanish),
 	}
 	size, sized := r.number("Size")
 	if err := r.err(); err != nil {
@@ -286,15 +289,26 @@ func (s *Sim) forgetTokens(now time.Time) {
 }
 
 func (s *Sim) checkVolumeQuotas(v *Volume) *APIError {
-	count, iops := 0, provisionedIOPS(v.Type, v.IOPS)
+	count := 0
 	for _, o := range s.store.volumes {
 		if o.RootOf == "" {
 			count++
-			iops += provisionedIOPS(o.Type, o.IOPS)
 		}
 	}
 	if q := s.quotas.Volumes; q > 0 && count >= q {
 		return refuse("VolumeLimitExceeded", "You have exceeded your maximum volume limit of %d.", q)
+	}
+	return s.checkIOPSQuota(v.ID, v.shape())
+}
+
+// checkIOPSQuota judges whether a volume, which may exist already, can have a
+// shape.
+func (s *Sim) checkIOPSQuota(volumeID string, sh Shape) *APIError {
+	iops := provisionedIOPS(sh.Type, sh.IOPS)
+	for _, o := range s.store.volumes {
+		if o.RootOf == "" && o.ID != volumeID {
+			iops += provisionedIOPS(o.Type, o.IOPS)
+		}
 	}
 	if q := s.quotas.IOPS; q > 0 && iops > q {
 		return refuse("MaxIOPSLimitExceeded", "You have exceeded your maximum IOPS limit of %d.", q)

@@ -3,6 +3,8 @@ package ec2sim
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -23,6 +25,9 @@ type Fault struct {
 	// LostAnswer closes the connection without an answer: "before" acting or
 	// "after" it.
 	LostAnswer string `json:"lostAnswer,omitempty"`
+	// Outcome has the call succeed and what it began end badly: OutcomeVanish,
+	// OutcomeStuck or OutcomeError.
+	Outcome string `json:"outcome,omitempty"`
 	// Count is how many calls it hits: 0 is one, below 0 all until removed.
 	Count int `json:"count,omitempty"`
 }
@@ -32,6 +37,29 @@ const (
 	LostBefore = "before"
 	LostAfter  = "after"
 )
+
+// The values of Fault.Outcome.
+const (
+	// OutcomeVanish is for CreateVolume and CopyVolumes: the volume is gone
+	// when it would have become available, as with a key that EBS cannot use.
+	// https://github.com/kubernetes-sigs/aws-ebs-csi-driver/issues/3010
+	OutcomeVanish = "vanish"
+	// OutcomeStuck is for AttachVolume: the attachment is attaching until it
+	// is detached, or the instance terminated.
+	OutcomeStuck = "stuck"
+	// OutcomeError is for CreateSnapshot and CreateSnapshots: the snapshots
+	// end in state error.
+	OutcomeError = "error"
+)
+
+// outcomeActions are the actions that an outcome is for.
+var outcomeActions = map[string][]string{
+	OutcomeVanish: {"CreateVolume", "CopyVolumes"},
+	OutcomeStuck:  {"AttachVolume"},
+	OutcomeError:  {"CreateSnapshot", "CreateSnapshots"},
+}
+
+func (f *Fault) ends(outcome string) bool { return f != nil && f.Outcome == outcome }
 
 func (f *Fault) losesAnswer() bool { return f != nil && f.LostAnswer == LostAfter }
 
@@ -44,8 +72,24 @@ func (s *Sim) checkFault(f Fault) error {
 	default:
 		return fmt.Errorf("fault with lostAnswer %q: want %q or %q", f.LostAnswer, LostBefore, LostAfter)
 	}
-	if f.Code == "" && f.HTTPStatus == 0 && f.LatencyMs <= 0 && f.LostAnswer == "" {
-		return fmt.Errorf("fault on %s does nothing: give code, httpStatus, latencyMs or lostAnswer", f.Action)
+	if f.Code == "" && f.HTTPStatus == 0 && f.LatencyMs <= 0 && f.LostAnswer == "" && f.Outcome == "" {
+		return fmt.Errorf("fault on %s does nothing: give code, httpStatus, latencyMs, lostAnswer or outcome", f.Action)
+	}
+	return f.checkOutcome()
+}
+
+func (f *Fault) checkOutcome() error {
+	if f.Outcome == "" {
+		return nil
+	}
+	of, known := outcomeActions[f.Outcome]
+	switch {
+	case !known:
+		return fmt.Errorf("fault with outcome %q: want one of %v", f.Outcome, slices.Sorted(maps.Keys(outcomeActions)))
+	case !slices.Contains(of, f.Action):
+		return fmt.Errorf("fault on %s with outcome %q: that outcome is for %v", f.Action, f.Outcome, of)
+	case f.Code != "" || f.HTTPStatus != 0 || f.LostAnswer == LostBefore:
+		return fmt.Errorf("fault on %s with outcome %q: the call has to act; give no code, no httpStatus and no lostAnswer %q", f.Action, f.Outcome, LostBefore)
 	}
 	return nil
 }

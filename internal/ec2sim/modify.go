@@ -98,6 +98,11 @@ func modifyVolume(r *request) (stampable, *APIError) {
 	if err := r.checkModify(v); err != nil {
 		return nil, err
 	}
+	if provisionedIOPS(to.Type, to.IOPS) > provisionedIOPS(v.Type, v.IOPS) {
+		if err := r.sim.checkIOPSQuota(v.ID, to); err != nil {
+			return nil, err
+		}
+	}
 	if r.dryRun() {
 		return nil, errDryRun
 	}

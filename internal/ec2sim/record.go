@@ -25,6 +25,7 @@ const (
 
 	snapPending   = "pending"
 	snapCompleted = "completed"
+	snapError     = "error"
 
 	fastEnabling   = "enabling"
 	fastOptimizing = "optimizing"
@@ -62,6 +63,8 @@ type Volume struct {
 	Created        time.Time `json:"created"`
 	// FastRestored: made from a snapshot with fast restore in the zone.
 	FastRestored bool `json:"fastRestored,omitempty"`
+	// Doomed: it vanishes when its creation ends.
+	Doomed bool `json:"doomed,omitempty"`
 	// RootOf names the instance whose root disk this is: it exists so that
 	// limits and device names count right, and has no file behind it.
 	RootOf string `json:"rootOf,omitempty"`
@@ -86,6 +89,8 @@ type Attachment struct {
 	CardIndex           int32     `json:"cardIndex,omitempty"`
 	// Force is set by DetachVolume with Force: a disk in use is torn away.
 	Force bool `json:"force,omitempty"`
+	// Stuck: it is attaching until it is detached.
+	Stuck bool `json:"stuck,omitempty"`
 	// Trouble is what the machine said when the disk could not be attached
 	// or detached; the simulator goes on trying.
 	Trouble string `json:"trouble,omitempty"`
@@ -125,6 +130,8 @@ type Snapshot struct {
 	State       string    `json:"state"`
 	Until       time.Time `json:"until,omitzero"`
 	Completed   time.Time `json:"completed,omitzero"`
+	// Doomed: it ends in state error.
+	Doomed bool `json:"doomed,omitempty"`
 	// FastRestores are the zones in which fast restore is on, or was.
 	FastRestores []FastRestore `json:"fastRestores,omitempty"`
 	// Lock is the newest lock, nil if the snapshot was never locked.

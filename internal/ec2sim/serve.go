@@ -17,6 +17,7 @@ type request struct {
 	action    *action
 	principal string
 	now       time.Time
+	fault     *Fault // nil if the call suffers none
 }
 
 func (r *request) dryRun() bool { return r.boolean("DryRun") }
@@ -68,6 +69,7 @@ func (s *Sim) call(hr *http.Request) (name, principal string, ans stampable, ref
 	if refusal != nil || lost {
 		return name, principal, nil, refusal, lost
 	}
+	r.fault = fault
 	ans, refusal = s.act(r)
 	return name, principal, ans, refusal, fault.losesAnswer()
 }
@@ -92,7 +94,7 @@ func (s *Sim) act(r *request) (stampable, *APIError) {
 	defer s.mu.Unlock()
 	s.advance()
 	r.now = s.clock.Now()
-	ans, refusal := r.action.handle(r)
+	ans, refusal := s.handle(r)
 	if err := s.commit(); err != nil {
 		return nil, err
 	}
@@ -103,6 +105,16 @@ func (s *Sim) act(r *request) (stampable, *APIError) {
 	// what needs no time is done at once
 	s.advance()
 	return ans, refusal
+}
+
+// handle runs the handler, which of a read that lags sees the past.
+func (s *Sim) handle(r *request) (stampable, *APIError) {
+	if lag := s.lagOf(r.action.name); lag > 0 {
+		present := s.store
+		s.store = present.history.at(r.now.Add(-lag))
+		defer func() { s.store = present }()
+	}
+	return r.action.handle(r)
 }
 
 func sortedKeys(v url.Values) []string {

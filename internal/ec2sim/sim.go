@@ -63,6 +63,7 @@ type Sim struct {
 	policies    map[string]*iam.Policy
 	throttle    throttle
 	faults      []*Fault
+	lag         map[string]Duration // of reads, by action
 	calls       map[callKey]int
 	permissions map[Permission]int
 	unmodelled  map[Unmodelled]int
@@ -142,7 +143,7 @@ func (s *Sim) Close() error {
 func (s *Sim) reconcile() error {
 	volumes := map[string][]string{}
 	for id, v := range s.store.volumes {
-		if v.RootOf != "" || v.State == stateDeleting {
+		if v.RootOf != "" || v.State == stateDeleting || v.Doomed {
 			continue
 		}
 		volumes[id] = nil

@@ -38,6 +38,7 @@ type snapshotXML struct {
 	ID             string      `xml:"snapshotId"`
 	VolumeID       string      `xml:"volumeId"`
 	Status         string      `xml:"status"`
+	StatusMessage  *string     `xml:"statusMessage"`
 	StartTime      string      `xml:"startTime"`
 	CompletionTime *string     `xml:"completionTime"`
 	Progress       string      `xml:"progress"`
@@ -64,8 +65,13 @@ type snapshotsAnswer struct {
 const storageTier = "standard"
 
 func (s *Sim) snapshotXML(sn *Snapshot) snapshotXML {
+	message := ""
+	if sn.State == snapError {
+		message = "The snapshot could not be created."
+	}
 	return snapshotXML{
-		ID: sn.ID, VolumeID: sn.VolumeID, Status: sn.State, StartTime: wireTime(sn.Started), CompletionTime: ptr(wireTime(sn.Completed)),
+		StatusMessage: ptr(message),
+		ID:            sn.ID, VolumeID: sn.VolumeID, Status: sn.State, StartTime: wireTime(sn.Started), CompletionTime: ptr(wireTime(sn.Completed)),
 		Progress: s.progress(sn), OwnerID: s.cfg.Account, VolumeSize: sn.SizeGiB, Description: sn.Description,
 		Encrypted: sn.Encrypted, KMSKeyID: ptr(sn.KMSKeyID), StorageTier: storageTier, Tags: tagsXML(sn.Tags),
 	}
@@ -124,6 +130,7 @@ func (r *request) newSnapshot(v *Volume, description string, tags map[string]str
 	return &Snapshot{
 		ID: newID("snap-"), VolumeID: v.ID, SizeGiB: v.SizeGiB, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID,
 		Description: description, Started: r.now, State: snapPending, Until: r.after(r.sim.delays.Snapshot), Tags: tags,
+		Doomed: r.fault.ends(OutcomeError),
 	}
 }
 

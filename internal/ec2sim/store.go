@@ -16,6 +16,7 @@ type store struct {
 	tokens    map[string]*clientToken
 	dirty     map[string]any // key to record, nil when it is gone
 	journal   *journal
+	history   *history // nil unless reads lag
 }
 
 const (
@@ -25,10 +26,8 @@ const (
 	kindToken    = "token/"
 )
 
-// openStore takes up the records kept in dir, nothing if dir is empty. Where
-// there are none yet, vacant has to allow a beginning.
-func openStore(dir string, vacant func() error) (*store, error) {
-	st := &store{
+func newStore() *store {
+	return &store{
 		volumes:   map[string]*Volume{},
 		snapshots: map[string]*Snapshot{},
 		instances: map[string]*Instance{},
@@ -36,6 +35,12 @@ func openStore(dir string, vacant func() error) (*store, error) {
 		dirty:     map[string]any{},
 		journal:   &journal{},
 	}
+}
+
+// openStore takes up the records kept in dir, nothing if dir is empty. Where
+// there are none yet, vacant has to allow a beginning.
+func openStore(dir string, vacant func() error) (*store, error) {
+	st := newStore()
 	if dir == "" {
 		return st, vacant()
 	}
@@ -138,6 +143,7 @@ func (st *store) commit() error {
 	if err := st.journal.append(e); err != nil {
 		return err
 	}
+	st.history.note(st.dirty)
 	clear(st.dirty)
 	if st.journal.bloated(len(st.volumes) + len(st.snapshots) + len(st.instances) + len(st.tokens)) {
 		return st.compact()
