@@ -23,10 +23,6 @@ type attachAnswer struct {
 	attachmentXML
 }
 
-// maxMultiAttach is how many instances share a Multi-Attach volume.
-// https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html
-const maxMultiAttach = 16
-
 // deviceNames: /dev/sdb, /dev/sdf1, /dev/xvdaa.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/device_naming.html
 var deviceNames = regexp.MustCompile(`^/dev/(sd[a-z]([1-9]|1[0-5])?|xvd[a-z]{1,2})$`)
@@ -76,12 +72,10 @@ func checkAttach(v *Volume, i *Instance) *APIError {
 		return refuse("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.ID, i.ID)
 	case v.State == stateInUse && (!v.MultiAttach || v.attachment(i.ID) != nil):
 		return refuse("VolumeInUse", "%s is already attached to an instance", v.ID)
-	case v.State == stateInUse && len(v.Attachments) >= maxMultiAttach:
-		return refuse("AttachmentLimitExceeded", "Volume '%s' has reached the maximum of %d attachments.", v.ID, maxMultiAttach)
 	case v.State != stateAvailable && v.State != stateInUse:
 		return refuse("IncorrectState", "Volume '%s' is not 'available'.", v.ID)
 	}
-	return nil
+	return checkShared(v, i)
 }
 
 // checkSlot judges whether the instance has a place of that name left.

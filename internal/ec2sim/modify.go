@@ -143,8 +143,9 @@ func (r *request) wantedShape(v *Volume) (Shape, *APIError) {
 		return to, refuse("InvalidParameterValue", "Volumes of type standard cannot be modified, and no volume can become one.")
 	case to.SizeGiB < v.SizeGiB:
 		return to, refuse("InvalidParameterValue", "New size cannot be smaller than existing size")
-	case to.MultiAttach != v.MultiAttach && v.State != stateAvailable:
-		return to, refuse("IncorrectState", "Multi-Attach of volume '%s' can only be changed while it is detached.", v.ID)
+	}
+	if err := checkMultiAttachChange(v, to); err != nil {
+		return to, err
 	}
 	lim := volumeTypes[to.Type]
 	if wish.iops == nil && lim.maxIOPS > 0 && v.IOPS > 0 && (to.Type == v.Type || v.Type == "io1" && to.Type == "io2" || v.Type == "io2" && to.Type == "io1") {
