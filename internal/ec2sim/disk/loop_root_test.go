@@ -110,6 +110,36 @@ func TestDiskOverLoop(t *testing.T) {
 	}
 }
 
+// TestCopiesOverLoop: what was written through the devices of two volumes is in
+// their snapshots, and in a copy, and what is written later is not.
+func TestCopiesOverLoop(t *testing.T) {
+	f, one, two := machine(t)
+	snapshots := map[string]string{}
+	for _, id := range []string{"vol-0a", "vol-0b"} {
+		must(t, f.CreateVolume(id, "", 16*mib))
+		must(t, f.Attach(id, one))
+		write(t, device(t, one, id), mib, "before "+id)
+		snapshots["snap-of-"+id] = id
+	}
+	must(t, f.CreateSnapshots(snapshots))
+	must(t, f.CopyVolume("vol-0a", "vol-0c", 32*mib))
+	for _, id := range []string{"vol-0a", "vol-0b"} {
+		write(t, device(t, one, id), mib, "later, "+id)
+		if got := read(t, f.snapshotPath("snap-of-"+id), mib, 13); got != "before "+id {
+			t.Errorf("the snapshot of %s holds %q", id, got)
+		}
+	}
+	must(t, f.Attach("vol-0c", two))
+	dev := device(t, two, "vol-0c")
+	if got := read(t, dev, mib, 13); got != "before vol-0a" {
+		t.Errorf("the copy holds %q", got)
+	}
+	write(t, dev, 31*mib, "behind")
+	if got := read(t, device(t, one, "vol-0a"), mib, 13); got != "later, vol-0a" {
+		t.Errorf("the source holds %q", got)
+	}
+}
+
 // TestAttachTwiceAndRepair: a repeat changes nothing, a lost link or node
 // comes back on the same device.
 func TestAttachTwiceAndRepair(t *testing.T) {
