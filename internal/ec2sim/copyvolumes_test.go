@@ -185,6 +185,22 @@ func TestCopyToken(t *testing.T) {
 	wantCode(t, err, "IdempotentParameterMismatch")
 }
 
+// TestLostAnswerOfACopy: the SDK's own repeat carries the same token, so one
+// copy is made and found, although only one may be initializing.
+func TestLostAnswerOfACopy(t *testing.T) {
+	r := newRegion(t)
+	source := r.newVolume()
+	r.SetDelays(ec2sim.Delays{Initialize: ec2sim.Duration(time.Hour)})
+	r.inject(ec2sim.Fault{Action: "CopyVolumes", LostAnswer: ec2sim.LostAfter})
+	out, err := ec2.NewFromConfig(ec2sim.ClientConfig(r.url)).CopyVolumes(t.Context(), &ec2.CopyVolumesInput{SourceVolumeId: &source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Volumes(); len(v) != 2 || !slices.ContainsFunc(v, func(v ec2sim.Volume) bool { return v.ID == *out.Volumes[0].VolumeId }) {
+		t.Errorf("%d volumes, want source and the one copy %s", len(v), *out.Volumes[0].VolumeId)
+	}
+}
+
 // TestCopyInitializes: a copy is available while its content is on the way,
 // which DescribeVolumeStatus tells; until then its source makes no other.
 func TestCopyInitializes(t *testing.T) {

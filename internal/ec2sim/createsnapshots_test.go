@@ -183,6 +183,25 @@ func TestSnapshotsThatCannotBeMade(t *testing.T) {
 	wantCode(t, err, "") // the failed ones do not count against the rate
 }
 
+// TestLostAnswerOfSnapshots: there is no token, so the SDK's own repeat makes a
+// second set, unless the rate of a volume is in the way.
+func TestLostAnswerOfSnapshots(t *testing.T) {
+	for spacing, want := range map[time.Duration]struct {
+		code string
+		made int
+	}{0: {"", 2}, time.Hour: {"SnapshotCreationPerVolumeRateExceeded", 1}} {
+		r := newRegion(t)
+		r.newAttached("/dev/xvdaa")
+		r.SetDelays(ec2sim.Delays{SnapshotSpacing: ec2sim.Duration(spacing)})
+		r.inject(ec2sim.Fault{Action: "CreateSnapshots", LostAnswer: ec2sim.LostAfter})
+		_, err := r.createSnapshots(ec2.NewFromConfig(ec2sim.ClientConfig(r.url)))
+		wantCode(t, err, want.code)
+		if n := len(r.Snapshots()); n != want.made {
+			t.Errorf("spaced by %v: %d snapshots, want %d", spacing, n, want.made)
+		}
+	}
+}
+
 // TestPolicyOnSnapshotsOfAnInstance: the instance, every volume and every new
 // snapshot are asked for, and the tagging by ec2:CreateAction, also of tags
 // that come from the volumes.

@@ -25,6 +25,10 @@
 //	snapshot    pending -> completed
 //	fast restore enabling -> optimizing -> enabled ; disabling -> disabled
 //
+// A read that lags is handled on a store of the past (history.go), all else on
+// that of the present. A fault's outcome is a mark on the record that the call
+// makes, so that it outlives the process too.
+//
 // A disk acts at the edge: the device is there before an attachment shows
 // attached, and is gone before the attachment is.
 package ec2sim
