@@ -73,6 +73,32 @@ func TestCopyVolume(t *testing.T) {
 	}
 }
 
+// TestEncryptionOfCopies: a copy of an encrypted volume is encrypted whatever
+// the request says, with the request's key or else the source's.
+func TestEncryptionOfCopies(t *testing.T) {
+	r := newRegion(t)
+	key, other := "arn:aws:kms:us-east-1:000000000000:key/1", "arn:aws:kms:us-east-1:000000000000:key/2"
+	plain := r.newVolume()
+	encrypted := r.newVolume(func(i *ec2.CreateVolumeInput) { i.Encrypted, i.KmsKeyId = aws.Bool(true), &key })
+	byDefault := "arn:aws:kms:us-east-1:000000000000:key/00000000-0000-0000-0000-0000000000eb"
+	for _, row := range []struct {
+		why, source string
+		change      func(*ec2.CopyVolumesInput)
+		key         string
+	}{
+		{"a plain one stays plain", plain, func(*ec2.CopyVolumesInput) {}, ""},
+		{"a plain one is encrypted on demand", plain, func(i *ec2.CopyVolumesInput) { i.Encrypted = aws.Bool(true) }, byDefault},
+		{"with a key", plain, func(i *ec2.CopyVolumesInput) { i.Encrypted, i.KmsKeyId = aws.Bool(true), &other }, other},
+		{"an encrypted one stays encrypted", encrypted, func(i *ec2.CopyVolumesInput) { i.Encrypted = aws.Bool(false) }, key},
+		{"and takes another key", encrypted, func(i *ec2.CopyVolumesInput) { i.KmsKeyId = &other }, other},
+	} {
+		v, err := r.copyVolume(row.source, row.change)
+		if err != nil || aws.ToString(v.KmsKeyId) != row.key || *v.Encrypted != (row.key != "") {
+			t.Errorf("%s: %v, encrypted %v with %q, want %q", row.why, err, aws.ToBool(v.Encrypted), aws.ToString(v.KmsKeyId), row.key)
+		}
+	}
+}
+
 // TestCopyVolumeRules has one row for each rule of CopyVolumes.
 func TestCopyVolumeRules(t *testing.T) {
 	with := func(change func(*ec2.CopyVolumesInput)) func(*region, string) error {

@@ -82,6 +82,19 @@ func TestCreateSnapshots(t *testing.T) {
 	wantSame(t, []any{"completed", two, map[string]string{"of": "request"}}, []any{sn.State, sn.VolumeID, sn.Tags})
 }
 
+// TestSnapshotsOfVolumesOnTheirWay: whatever the state of its attachment is, a
+// volume of the instance is taken.
+func TestSnapshotsOfVolumesOnTheirWay(t *testing.T) {
+	r := newRegion(t)
+	leaving, coming := r.newAttached("/dev/xvdaa"), r.newVolume()
+	wantCode(t, r.detach(leaving, instanceA), "")
+	wantCode(t, r.attach(coming, instanceA, "/dev/xvdab"), "")
+	got, err := r.createSnapshots(r.Client)
+	if err != nil || len(got) != 2 || *got[0].VolumeId != leaving || *got[1].VolumeId != coming {
+		t.Errorf("%v %+v, want snapshots of %s and %s", err, got, leaving, coming)
+	}
+}
+
 func TestCreateSnapshotsRules(t *testing.T) {
 	many := make([]string, 41)
 	for i := range many {

@@ -113,6 +113,11 @@ func TestFastRestoreLife(t *testing.T) {
 			t.Errorf("restored in %s: fast %v, initialized at %v", zone, made.FastRestored, v.Initialized)
 		}
 	}
+	rated, err := r.CreateVolume(t.Context(), &ec2.CreateVolumeInput{
+		AvailabilityZone: aws.String(zoneA), SnapshotId: &snap, VolumeInitializationRate: aws.Int32(100)})
+	if err != nil || rated.FastRestored != nil {
+		t.Errorf("an initialization rate goes first: %v %+v", err, rated)
+	}
 	wantCode(t, r.deleteSnapshot(snap), "InvalidSnapshot.InUse")
 	if err := r.deleteSnapshot(snap); err == nil || !strings.Contains(err.Error(), zoneA) {
 		t.Errorf("%v does not name the zone", err)

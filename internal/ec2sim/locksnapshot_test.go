@@ -100,6 +100,25 @@ func TestLockOfAPendingSnapshot(t *testing.T) {
 	wantCode(t, r.deleteSnapshot(snap), "")
 }
 
+// TestComplianceLockOfAPendingSnapshot: days that have not begun to count are
+// compared as days, and end later than any date.
+func TestComplianceLockOfAPendingSnapshot(t *testing.T) {
+	r := newRegion(t)
+	vol := r.newVolume()
+	r.SetDelays(ec2sim.Delays{Snapshot: ec2sim.Duration(time.Hour)})
+	snap := r.pending(vol)
+	wantCode(t, r.lock(snap, compliance, until(r.clock.Now().AddDate(0, 0, 9))), "")
+	wantCode(t, r.lock(snap, compliance, days(10)), "")
+	wantCode(t, r.lock(snap, compliance, days(9)), "InvalidParameterValue")
+	wantCode(t, r.lock(snap, compliance, until(r.clock.Now().AddDate(1, 0, 0))), "InvalidParameterValue")
+	wantCode(t, r.lock(snap, compliance, days(11)), "")
+	end := r.clock.Now().Add(time.Hour).AddDate(0, 0, 11)
+	r.pass(2 * time.Hour)
+	if sn, _ := r.Snapshot(snap); !sn.Lock.Expires.Equal(end) {
+		t.Errorf("it ends at %v, want %v", sn.Lock.Expires, end)
+	}
+}
+
 // TestComplianceLock: it can be changed while it cools off, and only be
 // extended afterwards.
 func TestComplianceLock(t *testing.T) {
