@@ -18,6 +18,8 @@ type Volumes interface {
 	EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.Volume, error)
 	// Volume looks a volume up; ErrNotFound where there is none.
 	Volume(ctx context.Context, id ebs.VolumeID) (ebs.Volume, error)
+	// ListVolumes answers one page: what the driver made, and all else that is attached.
+	ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.VolumePage, error)
 	// DeleteVolume deletes a volume; one that does not exist is no error.
 	DeleteVolume(ctx context.Context, id ebs.VolumeID) error
 	// Attach attaches a volume to an instance and waits until it is.
@@ -71,12 +73,9 @@ func (s *ControllerService) CreateVolume(ctx context.Context, req *csi.CreateVol
 
 // createVolumeResponse is the one answer for new and found volumes.
 func createVolumeResponse(vol ebs.Volume, source *csi.VolumeContentSource) *csi.CreateVolumeResponse {
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
-		VolumeId:           string(vol.ID),
-		CapacityBytes:      vol.Size.Bytes(),
-		ContentSource:      source,
-		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topologyZone: vol.Zone.Name}}},
-	}}
+	answer := &csi.CreateVolumeResponse{Volume: csiVolume(vol)}
+	answer.Volume.ContentSource = source
+	return answer
 }
 
 // DeleteVolume deletes a volume.
@@ -261,6 +260,9 @@ var controllerCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+	csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
+	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
+	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 }
 
 // ControllerGetCapabilities answers controllerCapabilities.

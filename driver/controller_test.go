@@ -222,7 +222,14 @@ func TestControllerCapabilities(t *testing.T) {
 			_, err := c.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{})
 			return err
 		},
-		csi.ControllerServiceCapability_RPC_LIST_VOLUMES: func() error { _, err := c.ListVolumes(ctx, &csi.ListVolumesRequest{}); return err },
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES: func() error {
+			_, err := c.ListVolumes(ctx, &csi.ListVolumesRequest{MaxEntries: -1})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES: func() error {
+			_, err := c.ListVolumes(ctx, &csi.ListVolumesRequest{MaxEntries: -1})
+			return err
+		},
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY: func() error { _, err := c.GetCapacity(ctx, &csi.GetCapacityRequest{}); return err },
 		csi.ControllerServiceCapability_RPC_GET_VOLUME: func() error {
 			_, err := c.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{})

@@ -18,7 +18,7 @@ import (
 const (
 	tagVolumeName    = ebs.TagVolumeName
 	tagSnapshotName  = ebs.TagSnapshotName
-	tagManaged       = "ebs.csi.aws.com/cluster"
+	tagManaged       = ebs.TagManaged
 	tagClusterName   = "ebs.csi.aws.com/cluster-name"
 	tagClusterPrefix = "kubernetes.io/cluster/"
 	tagOldCluster    = "KubernetesCluster"
@@ -81,7 +81,7 @@ func (t Tagging) snapshotTags(name string, p snapshotParameters) (map[string]str
 }
 
 func (t Tagging) ownTags(nameKey, name string) map[string]string {
-	tags := map[string]string{nameKey: name, tagManaged: "true"}
+	tags := map[string]string{nameKey: name, tagManaged: ebs.TagManagedValue}
 	if t.ClusterID != "" {
 		tags[tagClusterPrefix+t.ClusterID] = "owned"
 		tags[tagName] = t.ClusterID + "-dynamic-" + name

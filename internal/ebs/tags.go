@@ -6,3 +6,10 @@ const (
 	TagVolumeName   = "CSIVolumeName"
 	TagSnapshotName = "CSIVolumeSnapshotName"
 )
+
+// The tag of everything that the driver makes. AWS's driver sets the same, and
+// IAM policies ask for it.
+const (
+	TagManaged      = "ebs.csi.aws.com/cluster"
+	TagManagedValue = "true"
+)

@@ -87,6 +87,21 @@ type Volume struct {
 	Tags            map[string]string
 }
 
+// Exists says whether a volume is there to stay: one that is being deleted is not.
+func (v Volume) Exists() bool { return v.State != VolumeDeleting && v.State != VolumeDeleted }
+
+// VolumeQuery says which page of the list of volumes is wanted.
+type VolumeQuery struct {
+	MaxEntries int32  // 0: as many as EC2 gives at once
+	Token      string // from the page before
+}
+
+// VolumePage is one page of a list of volumes.
+type VolumePage struct {
+	Volumes   []Volume
+	NextToken string // empty: the last page
+}
+
 // AttachmentState is EC2's state of an attachment.
 type AttachmentState string
 
@@ -97,6 +112,10 @@ const (
 	Detaching AttachmentState = "detaching"
 	Busy      AttachmentState = "busy"
 )
+
+// Holds says whether the volume is the instance's to use: until EC2 has detached
+// it, it can be nobody else's.
+func (s AttachmentState) Holds() bool { return s == Attached || s == Detaching || s == Busy }
 
 // Attachment joins a volume to an instance.
 type Attachment struct {

@@ -2,12 +2,9 @@ package ec2
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"sort"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -163,13 +160,6 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id ebs.SnapshotID) error {
 	return err
 }
 
-// Pages of DescribeSnapshots: EC2 refuses fewer than 5 and gives 1000 at most.
-// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeSnapshots.html
-const (
-	minPage = 5
-	maxPage = 1000
-)
-
 // ListSnapshots answers one page of snapshots: the one with an id, those of a
 // volume, or all that the account owns. What does not exist is an empty page.
 func (c *Client) ListSnapshots(ctx context.Context, q ebs.SnapshotQuery) (ebs.SnapshotPage, error) {
@@ -183,16 +173,8 @@ func (c *Client) ListSnapshots(ctx context.Context, q ebs.SnapshotQuery) (ebs.Sn
 	if err != nil {
 		return ebs.SnapshotPage{}, err
 	}
-	if at.size == 0 {
-		at.size = maxPage
-		if q.MaxEntries > 0 {
-			at.size = min(max(q.MaxEntries, minPage), maxPage)
-		}
-	}
-	in := &sdk.DescribeSnapshotsInput{OwnerIds: []string{"self"}, MaxResults: aws.Int32(at.size)}
-	if at.token != "" {
-		in.NextToken = aws.String(at.token)
-	}
+	at = at.sizedFor(q.MaxEntries)
+	in := &sdk.DescribeSnapshotsInput{OwnerIds: []string{"self"}, MaxResults: aws.Int32(at.size), NextToken: at.nextToken()}
 	if q.Volume != "" {
 		in.Filters = []types.Filter{{Name: aws.String("volume-id"), Values: []string{string(q.Volume)}}}
 	}
@@ -202,7 +184,15 @@ func (c *Client) ListSnapshots(ctx context.Context, q ebs.SnapshotQuery) (ebs.Sn
 	if err != nil {
 		return ebs.SnapshotPage{}, err
 	}
-	return cutPage(out, at, q.MaxEntries), nil
+	var page ebs.SnapshotPage
+	part, next := at.cut(len(out.Snapshots), out.NextToken, q.MaxEntries)
+	for _, s := range out.Snapshots[part.from:part.to] {
+		page.Snapshots = append(page.Snapshots, snapshotFrom(s))
+	}
+	if next != nil {
+		page.NextToken = next.String()
+	}
+	return page, nil
 }
 
 func (c *Client) snapshotByID(ctx context.Context, q ebs.SnapshotQuery) (ebs.SnapshotPage, error) {
@@ -225,53 +215,6 @@ func (c *Client) snapshotByID(ctx context.Context, q ebs.SnapshotQuery) (ebs.Sna
 		}
 	}
 	return page, nil
-}
-
-// pagePosition says where a page begins: in EC2's page of a size behind a
-// token, after some entries. CSI may ask for fewer entries than EC2 gives.
-type pagePosition struct {
-	size, skip int32
-	token      string
-}
-
-// cutPage answers at most limit entries of EC2's page, 0 for all, and where the rest begins.
-func cutPage(out *sdk.DescribeSnapshotsOutput, at pagePosition, limit int32) ebs.SnapshotPage {
-	var page ebs.SnapshotPage
-	rest := out.Snapshots[min(int(at.skip), len(out.Snapshots)):]
-	if limit > 0 && int(limit) < len(rest) {
-		rest = rest[:limit]
-		next := at
-		next.skip += limit
-		page.NextToken = next.String()
-	} else if token := aws.ToString(out.NextToken); token != "" {
-		page.NextToken = pagePosition{size: at.size, token: token}.String()
-	}
-	for _, s := range rest {
-		page.Snapshots = append(page.Snapshots, snapshotFrom(s))
-	}
-	return page
-}
-
-// String is the token that a caller gets.
-func (p pagePosition) String() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.size, p.skip, p.token))
-}
-
-func parsePageToken(token string) (pagePosition, error) {
-	if token == "" {
-		return pagePosition{}, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(token)
-	parts := strings.SplitN(string(text), ".", 3)
-	if err != nil || len(parts) != 3 {
-		return pagePosition{}, fmt.Errorf("%w: %q", ebs.ErrInvalidToken, token)
-	}
-	size, sizeErr := strconv.ParseInt(parts[0], 10, 32)
-	skip, skipErr := strconv.ParseInt(parts[1], 10, 32)
-	if errors.Join(sizeErr, skipErr) != nil || size < minPage || size > maxPage || skip < 0 {
-		return pagePosition{}, fmt.Errorf("%w: %q", ebs.ErrInvalidToken, token)
-	}
-	return pagePosition{size: int32(size), skip: int32(skip), token: parts[2]}, nil
 }
 
 func snapshotFrom(s types.Snapshot) ebs.Snapshot {

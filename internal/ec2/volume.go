@@ -377,7 +377,7 @@ func (c *Client) volumeByName(ctx context.Context, name string) (*ebs.Volume, er
 	}
 	var found []ebs.Volume
 	for _, v := range volumes {
-		if v.Tags[ebs.TagVolumeName] == name && v.State != ebs.VolumeDeleting && v.State != ebs.VolumeDeleted {
+		if v.Tags[ebs.TagVolumeName] == name && v.Exists() {
 			found = append(found, v)
 		}
 	}
@@ -418,7 +418,7 @@ func (c *Client) DeleteVolume(ctx context.Context, id ebs.VolumeID) error {
 		return nil
 	case errors.Is(err, ebs.ErrNotReady):
 		vol, lookErr := c.Volume(ctx, id)
-		if errors.Is(lookErr, ebs.ErrNotFound) || lookErr == nil && (vol.State == ebs.VolumeDeleting || vol.State == ebs.VolumeDeleted) {
+		if errors.Is(lookErr, ebs.ErrNotFound) || lookErr == nil && !vol.Exists() {
 			return nil
 		}
 	}

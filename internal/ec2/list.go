@@ -1,0 +1,92 @@
+package ec2
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+// volumeList is one of EC2's lists of volumes, and which of its entries count.
+type volumeList struct {
+	filters []types.Filter
+	counts  func(ebs.Volume) bool
+}
+
+// volumeLists are the volumes that matter to a cluster: those that carry the
+// driver's tag, attached or not, and then all that are attached to anything,
+// since static volumes and those of the in-tree plugin carry no tag of ours. The
+// EC2 API joins filters by "and" only, so these are two lists. What is in both
+// counts in the first, whatever its attachments do meanwhile: no volume is
+// missed, or answered twice, because it was attached between two pages.
+//
+// Which instances are the cluster's is not known here: volumes on others are
+// listed too, which callers must stand (CSI, ListVolumes: published_node_ids).
+var volumeLists = []volumeList{{
+	filters: tagFilter(ebs.TagManaged, ebs.TagManagedValue),
+	counts:  managed,
+}, {
+	filters: []types.Filter{{Name: aws.String("status"), Values: []string{string(ebs.VolumeInUse)}}},
+	counts:  func(v ebs.Volume) bool { return !managed(v) },
+}}
+
+func managed(v ebs.Volume) bool { return v.Tags[ebs.TagManaged] == ebs.TagManagedValue }
+
+// ListVolumes answers one page of the volumes that the driver made and of all
+// others that are attached, each once. A page holds what one call of EC2 gives,
+// so it may be shorter than asked for; it is empty only where it is the last.
+func (c *Client) ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.VolumePage, error) {
+	at, err := parsePageToken(q.Token)
+	if err != nil {
+		return ebs.VolumePage{}, err
+	}
+	if int(at.list) >= len(volumeLists) {
+		return ebs.VolumePage{}, fmt.Errorf("%w: %q", ebs.ErrInvalidToken, q.Token)
+	}
+	at = at.sizedFor(q.MaxEntries)
+	for {
+		page, next, err := c.listVolumes(ctx, at, q.MaxEntries)
+		if err != nil || next == nil {
+			return page, err
+		}
+		if len(page.Volumes) > 0 {
+			page.NextToken = next.String()
+			return page, nil
+		}
+		at = *next
+	}
+}
+
+// listVolumes answers what counts of EC2's page at a position, and where the
+// rest begins; nil after the last page of the last list.
+func (c *Client) listVolumes(ctx context.Context, at pagePosition, limit int32) (ebs.VolumePage, *pagePosition, error) {
+	list := volumeLists[at.list]
+	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesOutput, error) {
+		return c.api.DescribeVolumes(ctx, &sdk.DescribeVolumesInput{
+			Filters: list.filters, MaxResults: aws.Int32(at.size), NextToken: at.nextToken(),
+		})
+	})
+	if err != nil {
+		return ebs.VolumePage{}, nil, err
+	}
+	var page ebs.VolumePage
+	for i := int(at.skip); i < len(out.Volumes); i++ {
+		vol := volumeFrom(out.Volumes[i])
+		if !list.counts(vol) || !vol.Exists() {
+			continue
+		}
+		if limit > 0 && len(page.Volumes) == int(limit) {
+			return page, at.after(i), nil
+		}
+		page.Volumes = append(page.Volumes, vol)
+	}
+	next := at.nextPage(out.NextToken)
+	if next == nil && int(at.list) < len(volumeLists)-1 {
+		next = &pagePosition{list: at.list + 1, size: at.size}
+	}
+	return page, next, nil
+}
