@@ -200,9 +200,12 @@ func checkCapabilities(caps []*csi.VolumeCapability) error {
 
 func checkCapability(c *csi.VolumeCapability) error {
 	switch mode := c.GetAccessMode().GetMode(); mode {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
 	default:
-		return invalid("access mode %s: an EBS volume is attached to one node at a time; allowed are SINGLE_NODE_WRITER and SINGLE_NODE_READER_ONLY (ReadWriteOnce and ReadWriteOncePod in Kubernetes)", mode)
+		return invalid("access mode %s: an EBS volume is attached to one node at a time; allowed are SINGLE_NODE_WRITER, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER and SINGLE_NODE_READER_ONLY (ReadWriteOnce and ReadWriteOncePod in Kubernetes)", mode)
 	}
 	if c.GetBlock() == nil && c.GetMount() == nil {
 		return invalid("the volume capability has no access type: allowed are block and mount")

@@ -111,7 +111,8 @@ func TestCheckCapability(t *testing.T) {
 		"ntfs":            {"the node makes no ntfs", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "ntfs"), `(parameter csi.storage.k8s.io/fstype) "ntfs": allowed is ext4, ext3 or xfs`},
 		"no access type":  {"neither block nor mount", bare, "block and mount"},
 		"nothing at all":  {"nil is no capability", nil, "UNKNOWN"},
-		"multi writer":    {"exact modes are not advertised", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER, ""), "SINGLE_NODE_WRITER"},
+		"RWO, exact":      {"RWO, from sidecars that know the exact modes", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER, ""), ""},
+		"RWOP, exact":     {"RWOP, from sidecars that know the exact modes", mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, ""), ""},
 		"RWX, multi node": {"not offered", mount(csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER, ""), "one node at a time"},
 	} {
 		t.Run(name, func(t *testing.T) {

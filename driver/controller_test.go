@@ -235,6 +235,12 @@ func TestControllerCapabilities(t *testing.T) {
 			_, err := c.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{})
 			return err
 		},
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER: func() error {
+			capability := singleWriter()
+			capability.AccessMode.Mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+			_, err := c.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeCapability: capability})
+			return err
+		},
 		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME: func() error {
 			_, err := c.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{})
 			return err
@@ -440,8 +446,12 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		capability.AccessMode.Mode = mode
 		return c.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{capability}, Parameters: params})
 	}
-	if answer, err := ask(vol, csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, nil); err != nil || answer.GetConfirmed() == nil {
-		t.Errorf("RWO: %v, %v", answer, err)
+	for _, mode := range []csi.VolumeCapability_AccessMode_Mode{
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+	} {
+		if answer, err := ask(vol, mode, nil); err != nil || answer.GetConfirmed() == nil {
+			t.Errorf("%s: %v, %v", mode, answer, err)
+		}
 	}
 	if answer, err := ask(vol, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, nil); err != nil || answer.GetConfirmed() != nil || answer.GetMessage() == "" {
 		t.Errorf("RWX: %v, %v, want it not confirmed, and why", answer, err)

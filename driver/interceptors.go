@@ -119,7 +119,8 @@ func (l *locks) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 // lockKeys says what a request must have for itself. Growing a volume may take
 // minutes and does not hinder attaching or detaching it, so these have keys of
 // their own; deletion takes both. On a node one volume can be published for
-// several Pods at once, each at a path of its own.
+// several Pods at once, each at a path of its own, unless its access mode says
+// one: then two Pods must not find each other absent at the same time.
 func lockKeys(req any) []string {
 	switch r := req.(type) {
 	case *csi.CreateVolumeRequest:
@@ -143,7 +144,11 @@ func lockKeys(req any) []string {
 	case *csi.NodeExpandVolumeRequest:
 		return []string{"node volume " + r.GetVolumeId()}
 	case *csi.NodePublishVolumeRequest:
-		return []string{"node path " + r.GetTargetPath()}
+		keys := []string{"node path " + r.GetTargetPath()}
+		if r.GetVolumeCapability().GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER {
+			keys = append(keys, "the one writer of "+r.GetVolumeId())
+		}
+		return keys
 	case *csi.NodeUnpublishVolumeRequest:
 		return []string{"node path " + r.GetTargetPath()}
 	}

@@ -27,6 +27,7 @@ type Devices interface {
 // Filesystems is what the node service needs of filesystems and mounts.
 type Filesystems interface {
 	At(path string) (fs.Point, bool, error)
+	OtherMount(major, minor uint32, except ...string) (path string, found bool, err error)
 	Mount(ctx context.Context, r fs.Request) (fs.Outcome, error)
 	Bind(source, target string, readOnly bool) error
 	Unmount(path string) error
@@ -54,6 +55,7 @@ var nodeCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+	csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 }
 
 // NodeGetCapabilities answers nodeCapabilities.
@@ -190,6 +192,9 @@ func (s *NodeService) publishFilesystem(ctx context.Context, want publishRequest
 		log.Info("NodePublishVolume: already published")
 		return nil
 	}
+	if err := s.checkWriters(staged.Major, staged.Minor, want); err != nil {
+		return err
+	}
 	if err := s.mounts.Bind(want.staging, want.target, readOnly); err != nil {
 		return err
 	}
@@ -205,6 +210,25 @@ func (s *NodeService) checkOwner(staged fs.Point, want publishRequest) error {
 	}
 	if known && owner != want.device.Volume {
 		return fmt.Errorf("volume %s: at %s volume %s is mounted: %w", want.device.Volume, want.staging, owner, errNotStaged)
+	}
+	return nil
+}
+
+// checkWriters refuses a second target path to a volume of one writer. The mode
+// SINGLE_NODE_WRITER takes as many as ever: a CO that knows no finer one, such as
+// Kubernetes before ReadWriteOncePod, means "one node" by it (CSI specification,
+// SINGLE_NODE_MULTI_WRITER: "in order to permit older COs to continue working").
+func (s *NodeService) checkWriters(major, minor uint32, want publishRequest) error {
+	if !want.access.singleWriter {
+		return nil
+	}
+	path, found, err := s.mounts.OtherMount(major, minor, want.staging, want.target)
+	if err != nil {
+		return err
+	}
+	if found {
+		return fmt.Errorf("volume %s is published at %s, and its access mode SINGLE_NODE_SINGLE_WRITER allows no other place (wanted is %s): %w",
+			want.device.Volume, path, want.target, errSecondWriter)
 	}
 	return nil
 }
@@ -226,6 +250,9 @@ func (s *NodeService) publishBlock(ctx context.Context, want publishRequest) err
 		}
 		log.Info("NodePublishVolume: already published")
 		return nil
+	}
+	if err := s.checkWriters(device.Major, device.Minor, want); err != nil {
+		return err
 	}
 	if err := s.mounts.Bind(device.Path, want.target, want.access.readOnly); err != nil {
 		return err

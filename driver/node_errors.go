@@ -14,6 +14,9 @@ import (
 // errNotStaged: a volume is to be published that has not been staged.
 var errNotStaged = errors.New("volume is not staged")
 
+// errSecondWriter: a volume of one writer is to be published for another.
+var errSecondWriter = errors.New("volume has its one writer already")
+
 // errStaysStaged: the call failed and the volume is mounted at its staging path.
 var errStaysStaged = errors.New("volume is mounted, and not as wanted yet")
 
@@ -34,6 +37,7 @@ var nodeErrorCodes = []struct {
 	{errStaysStaged, codes.Unavailable},
 	{errMetadata, codes.Unavailable},
 	{errNotStaged, codes.FailedPrecondition},
+	{errSecondWriter, codes.FailedPrecondition},
 	{blockdev.ErrNoDevice, codes.NotFound},
 	{blockdev.ErrWrongDevice, codes.FailedPrecondition},
 	{blockdev.ErrUnprovable, codes.FailedPrecondition},

@@ -23,6 +23,8 @@ type volumeAccess struct {
 	fsType     fs.Type // filesystems only
 	mountFlags []string
 	readOnly   bool
+	// singleWriter: at one target path at a time (ReadWriteOncePod).
+	singleWriter bool
 }
 
 // stageRequest is NodeStageVolumeRequest, read.
@@ -131,13 +133,15 @@ func parseWant(volume string, publish, volumeContext map[string]string) (blockde
 
 // parseAccess reads a volume capability.
 func parseAccess(c *csi.VolumeCapability) (volumeAccess, error) {
-	readOnly, err := parseAccessMode(c.GetAccessMode().GetMode())
+	mode := c.GetAccessMode().GetMode()
+	readOnly, err := parseAccessMode(mode)
 	if err != nil {
 		return volumeAccess{}, err
 	}
+	singleWriter := mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 	switch {
 	case c.GetBlock() != nil:
-		return volumeAccess{block: true, readOnly: readOnly}, nil
+		return volumeAccess{block: true, readOnly: readOnly, singleWriter: singleWriter}, nil
 	case c.GetMount() == nil:
 		return volumeAccess{}, invalid("volume_capability has neither mount nor block")
 	case c.GetMount().GetVolumeMountGroup() != "":
@@ -148,7 +152,7 @@ func parseAccess(c *csi.VolumeCapability) (volumeAccess, error) {
 		return volumeAccess{}, invalid("%w", err)
 	}
 	flags := c.GetMount().GetMountFlags()
-	return volumeAccess{fsType: fsType, mountFlags: flags, readOnly: readOnly || slices.Contains(flags, "ro")}, nil
+	return volumeAccess{fsType: fsType, mountFlags: flags, readOnly: readOnly || slices.Contains(flags, "ro"), singleWriter: singleWriter}, nil
 }
 
 // parseAccessMode reads an access mode: whether it is read-only, and an error

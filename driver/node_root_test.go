@@ -66,9 +66,10 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: t.TempDir()}
-	if err := os.MkdirAll(filepath.Join(b.dir, "dev/disk/by-id"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(b.path("dev"), 0o755))
+	must(t, unix.Mount("tmpfs", b.path("dev"), "tmpfs", 0, "")) // of the kind that /dev is
+	t.Cleanup(func() { unix.Unmount(b.path("dev"), unix.MNT_DETACH) })
+	must(t, os.MkdirAll(b.path("dev/disk/by-id"), 0o755))
 	finder := blockdev.NewFinder(blockdev.Options{
 		Identity: blockdev.LoopBackingFile,
 		Tree:     blockdev.Tree{Dev: filepath.Join(b.dir, "dev")},
@@ -306,4 +307,32 @@ func TestBlockOnLoop(t *testing.T) {
 	wantCode(t, b.publish(volumeA, "block", blockOf(), true), codes.AlreadyExists, "read-only")
 	must(t, b.unpublish(volumeA, "block"))
 	must(t, b.unstage(volumeA))
+}
+
+// TestOneWriter: a volume of one writer is shown at one target path at a time,
+// one of several at any number, as the second table of NodePublishVolume asks.
+func TestOneWriter(t *testing.T) {
+	for name, capability := range map[string]*csi.VolumeCapability{"mount": mountOf("ext4"), "block": blockOf()} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.attach(volumeA, 64)
+			b.attach(volumeB, 64)
+			mode := func(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+				return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m}, AccessType: capability.GetAccessType()}
+			}
+			one, several := mode(oneWriter), mode(multiWriter)
+			must(t, b.stage(volumeA, one))
+			must(t, b.publish(volumeA, "pod1", one, false))
+			must(t, b.publish(volumeA, "pod1", one, false)) // a repeat is fine
+			wantCode(t, b.publish(volumeA, "pod2", one, false), codes.FailedPrecondition, b.path("pod1"))
+			wantCode(t, b.publish(volumeA, "pod2", one, true), codes.FailedPrecondition, b.path("pod1"))
+			wantCode(t, b.publish(volumeA, "pod1", one, true), codes.AlreadyExists, "read-only")
+			must(t, b.stage(volumeB, several))
+			must(t, b.publish(volumeB, "pod2", several, false)) // another volume is not held up
+			must(t, b.publish(volumeB, "pod3", several, false))
+			must(t, b.publish(volumeB, "pod4", mode(writer), false)) // from a kubelet that knows no exact modes
+			must(t, b.unpublish(volumeA, "pod1"))
+			must(t, b.publish(volumeA, "pod5", one, false)) // the next Pod
+		})
+	}
 }

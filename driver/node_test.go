@@ -29,6 +29,9 @@ func nodeCapability(mode csi.VolumeCapability_AccessMode_Mode, fsType string, fl
 const (
 	writer = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	reader = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	// The exact modes of "one node": one Pod, or as many as are there.
+	oneWriter   = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	multiWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
 )
 
 func TestParseNodeStage(t *testing.T) {
@@ -65,6 +68,16 @@ func TestParseNodeStage(t *testing.T) {
 			"the access mode makes it read-only",
 			base(func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability = nodeCapability(reader, "") }),
 			want(func(r *stageRequest) { r.access.readOnly = true }), codes.OK,
+		},
+		"several writers": {
+			"RWO, from a kubelet that knows the exact modes",
+			base(func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability = nodeCapability(multiWriter, "") }),
+			want(func(*stageRequest) {}), codes.OK,
+		},
+		"one writer": {
+			"RWOP, from a kubelet that knows the exact modes",
+			base(func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability = nodeCapability(oneWriter, "") }),
+			want(func(r *stageRequest) { r.access.singleWriter = true }), codes.OK,
 		},
 		"ro flag": {
 			"a mount option makes it read-only",
@@ -285,6 +298,10 @@ func TestNodeCapabilities(t *testing.T) {
 		},
 		csi.NodeServiceCapability_RPC_EXPAND_VOLUME: func() error {
 			_, err := service.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{})
+			return err
+		},
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER: func() error {
+			_, err := service.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeCapability: nodeCapability(multiWriter, "")})
 			return err
 		},
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS: func() error {

@@ -108,6 +108,10 @@ func TestLockKeys(t *testing.T) {
 		return !ok
 	}
 	publish := &csi.ControllerPublishVolumeRequest{VolumeId: "v"}
+	onePublish := func(target string) *csi.NodePublishVolumeRequest {
+		mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+		return &csi.NodePublishVolumeRequest{VolumeId: "v", TargetPath: target, VolumeCapability: &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}}
+	}
 	for name, tc := range map[string]struct {
 		why  string
 		a, b any
@@ -123,6 +127,7 @@ func TestLockKeys(t *testing.T) {
 		"stage and unstage":    {"one of them at a time", &csi.NodeStageVolumeRequest{VolumeId: "v"}, &csi.NodeUnstageVolumeRequest{VolumeId: "v"}, true},
 		"stage and grow":       {"one of them at a time", &csi.NodeStageVolumeRequest{VolumeId: "v"}, &csi.NodeExpandVolumeRequest{VolumeId: "v"}, true},
 		"publish for two Pods": {"each has a path of its own", &csi.NodePublishVolumeRequest{VolumeId: "v", TargetPath: "/a"}, &csi.NodePublishVolumeRequest{VolumeId: "v", TargetPath: "/b"}, false},
+		"publish, one writer":  {"two Pods would not see each other", onePublish("/a"), onePublish("/b"), true},
 		"publish, unpublish":   {"one of them at a time", &csi.NodePublishVolumeRequest{VolumeId: "v", TargetPath: "/a"}, &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: "/a"}, true},
 		"listing":              {"reads hold nothing", &csi.ListSnapshotsRequest{}, &csi.ListSnapshotsRequest{}, false},
 	} {

@@ -73,3 +73,66 @@ func TestBind(t *testing.T) {
 		})
 	}
 }
+
+// TestOtherMount: where else a filesystem is mounted, or a disk's node is shown.
+func TestOtherMount(t *testing.T) {
+	privateMounts(t)
+	m := NewMounter()
+	dir := t.TempDir()
+	mount := func(name string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", path, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Unmount(path, unix.MNT_DETACH) })
+		return path
+	}
+	bind := func(source, target string) string {
+		t.Helper()
+		target = filepath.Join(dir, target)
+		if err := m.Bind(source, target, false); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Unmount(target, unix.MNT_DETACH) })
+		return target
+	}
+	node := func(path string, minor uint32) string {
+		t.Helper()
+		if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, minor))); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	stage, dev := mount("stage"), mount("dev")
+	staged, _, err := m.At(stage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := node(filepath.Join(dev, "loop201"), 201)
+	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	check := func(why string, major, minor uint32, want string, except ...string) {
+		t.Helper()
+		path, found, err := m.OtherMount(major, minor, except...)
+		if err != nil || path != want || found != (want != "") {
+			t.Errorf("%s: got %q, %t, %v; want %q", why, path, found, err, want)
+		}
+	}
+	check("staged alone", staged.Major, staged.Minor, "", stage, filepath.Join(dir, "pod1"))
+	check("staged alone, the path given through a link", staged.Major, staged.Minor, "", filepath.Join(dir, "link/stage"))
+	check("a path that is not there", staged.Major, staged.Minor, stage, filepath.Join(dir, "no/such/path"))
+	pod1 := bind(stage, "pod1")
+	check("published once, at the same path", staged.Major, staged.Minor, "", stage, pod1)
+	check("published once, at another path", staged.Major, staged.Minor, pod1, stage, filepath.Join(dir, "pod2"))
+	check("a disk that is shown nowhere", 7, 201, "", filepath.Join(dir, "pod3"))
+	bind(node(filepath.Join(dev, "loop202"), 202), "pod4")
+	check("another disk is shown", 7, 201, "")
+	pod3 := bind(disk, "pod3")
+	check("its node is bound, at the same path", 7, 201, "", pod3)
+	check("its node is bound, at another path", 7, 201, pod3, filepath.Join(dir, "pod5"))
+}

@@ -158,6 +158,43 @@ func (m *Mounter) At(path string) (Point, bool, error) {
 	}, true, nil
 }
 
+// OtherMount finds a path, other than those excepted, at which the filesystem on
+// a device is mounted or the device's own node is bound.
+func (m *Mounter) OtherMount(major, minor uint32, except ...string) (path string, found bool, err error) {
+	known := map[string]bool{}
+	for _, path := range except {
+		real, err := realPath(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", false, fmt.Errorf("mount at %s: %w", path, err)
+		}
+		known[real] = true
+	}
+	infos, err := mountinfo.GetMounts(func(info *mountinfo.Info) (skip, stop bool) { return known[info.Mountpoint], false })
+	if err != nil {
+		return "", false, fmt.Errorf("read mounts: %w", err)
+	}
+	for _, info := range infos {
+		shows, err := showsDevice(info, major, minor)
+		if shows || err != nil {
+			return info.Mountpoint, shows, err
+		}
+	}
+	return "", false, nil
+}
+
+// showsDevice says whether a mount is the filesystem on a device, or the
+// device's node: a file, bound from a filesystem of the kind that /dev is.
+func showsDevice(info *mountinfo.Info, major, minor uint32) (bool, error) {
+	if uint32(info.Major) == major && uint32(info.Minor) == minor {
+		return true, nil
+	}
+	if info.Root == "/" || info.FSType != "devtmpfs" && info.FSType != "tmpfs" {
+		return false, nil
+	}
+	nodeMajor, nodeMinor, isNode, err := NodeNumber(info.Mountpoint)
+	return isNode && nodeMajor == major && nodeMinor == minor, err
+}
+
 // realPath resolves links in the folders above path, and not path itself:
 // looking at the path of a dead mount can hang or fail.
 func realPath(path string) (string, error) {
