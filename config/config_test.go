@@ -291,3 +291,37 @@ func TestPathsAgree(t *testing.T) {
 		}
 	}
 }
+
+// Both halves serve metrics: the controller on a port that a scraper finds by
+// its name, the node, in the node's own network, for the node alone.
+func TestMetricsAreServed(t *testing.T) {
+	for _, dir := range kustomizations {
+		all := pods(render(t, dir))
+		for owner, want := range map[string]string{
+			"Deployment/holdfast-controller": "--metrics-address=:9810",
+			"DaemonSet/holdfast-node":        "--metrics-address=127.0.0.1:9810",
+		} {
+			if args := driverOf(t, all[owner]).Args; !slices.Contains(args, want) {
+				t.Errorf("%s: %s: no %s among %v", dir, owner, want, args)
+			}
+		}
+		controller := driverOf(t, all["Deployment/holdfast-controller"])
+		if !slices.ContainsFunc(controller.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" && p.ContainerPort == 9810 }) {
+			t.Errorf("%s: the controller's port for metrics has no name: %v", dir, controller.Ports)
+		}
+		for _, p := range driverOf(t, all["DaemonSet/holdfast-node"]).Ports {
+			t.Errorf("%s: the node half opens port %d to others", dir, p.ContainerPort)
+		}
+	}
+}
+
+func driverOf(t *testing.T, pod corev1.PodSpec) corev1.Container {
+	t.Helper()
+	for _, c := range pod.Containers {
+		if c.Name == "holdfast-driver" {
+			return c
+		}
+	}
+	t.Fatal("no container holdfast-driver")
+	panic("unreachable")
+}

@@ -40,10 +40,18 @@ func serveHealth(ctx context.Context, l net.Listener, socket string, healthy fun
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { check(w, r, false) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { check(w, r, true) })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: probeTime}
+	if err := serveHTTP(ctx, l, mux); err != nil {
+		return fmt.Errorf("serve health checks on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// serveHTTP serves on l until ctx ends.
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: probeTime}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve health checks on %s: %w", l.Addr(), err)
+		return err
 	}
 	return nil
 }

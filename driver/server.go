@@ -13,6 +13,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 )
 
@@ -26,6 +27,10 @@ type ServerOptions struct {
 	Endpoint string
 	// HealthAddress is where HTTP health is served, e.g. ":9808"; empty: nowhere.
 	HealthAddress string
+	// MetricsAddress is where Prometheus finds /metrics, e.g. ":9810"; empty: nowhere.
+	MetricsAddress string
+	// Metrics are served besides those of the requests and of the process.
+	Metrics []prometheus.Collector
 	// Log receives one line per failed request, and every request at V(1).
 	Log logr.Logger
 	// Identity is served always.
@@ -43,10 +48,12 @@ type Server struct {
 	grpc     *grpc.Server
 	listener net.Listener
 	health   net.Listener
+	metrics  net.Listener
+	registry *prometheus.Registry
 	socket   string
 }
 
-// NewServer takes the socket and the health address, so that an error about
+// NewServer takes the socket and the addresses, so that an error about
 // them comes before anything is served. A socket that a dead process left
 // behind is removed; one that is answered is an error.
 func NewServer(o ServerOptions) (*Server, error) {
@@ -54,19 +61,17 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := listenUnix(path)
+	requests := newRequestMetrics()
+	registry, err := newRegistry(append([]prometheus.Collector{requests}, o.Metrics...))
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, listener: listener, socket: path}
-	if o.HealthAddress != "" {
-		s.health, err = net.Listen("tcp", o.HealthAddress)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen for health checks on %s: %w", o.HealthAddress, err), listener.Close())
-		}
+	s := &Server{opts: o, registry: registry, socket: path}
+	if err := s.listen(); err != nil {
+		return nil, err
 	}
 	s.grpc = grpc.NewServer(grpc.ChainUnaryInterceptor(
-		logRequests(o.Log), recoverPanics, newLocks().intercept,
+		requests.intercept, logRequests(o.Log), recoverPanics, newLocks().intercept,
 	))
 	csi.RegisterIdentityServer(s.grpc, o.Identity)
 	if o.Controller != nil {
@@ -78,19 +83,45 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
+// listen takes the socket and the addresses, all or none.
+func (s *Server) listen() (err error) {
+	if s.listener, err = listenUnix(s.socket); err != nil {
+		return err
+	}
+	if s.opts.HealthAddress != "" {
+		if s.health, err = net.Listen("tcp", s.opts.HealthAddress); err != nil {
+			return errors.Join(fmt.Errorf("listen for health checks on %s: %w", s.opts.HealthAddress, err), s.listener.Close())
+		}
+	}
+	if s.opts.MetricsAddress == "" {
+		return nil
+	}
+	if s.metrics, err = net.Listen("tcp", s.opts.MetricsAddress); err != nil {
+		err = errors.Join(fmt.Errorf("listen for metrics on %s: %w", s.opts.MetricsAddress, err), s.listener.Close())
+		if s.health != nil {
+			err = errors.Join(err, s.health.Close())
+		}
+	}
+	return err
+}
+
 // Run serves until ctx ends or serving fails. It then lets requests end, for
 // drainTime at most, and removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	running := 1
 	go func() { failed <- s.grpc.Serve(s.listener) }()
 	if s.health != nil {
 		running++
 		go func() { failed <- serveHealth(ctx, s.health, s.socket, s.opts.Healthy) }()
 	}
-	s.opts.Log.Info("serving", "endpoint", s.opts.Endpoint, "health", s.healthAddress())
+	if s.metrics != nil {
+		running++
+		go func() { failed <- serveMetrics(ctx, s.metrics, s.registry) }()
+	}
+	s.opts.Log.Info("serving", "endpoint", s.opts.Endpoint, "health", addressOf(s.health), "metrics", addressOf(s.metrics))
 
 	var first error
 	select {
@@ -107,12 +138,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return first
 }
 
-// healthAddress is the address as taken, which tells the port where :0 was asked for.
-func (s *Server) healthAddress() string {
-	if s.health == nil {
+// addressOf is an address as taken, which tells the port where :0 was asked
+// for; empty where nothing listens.
+func addressOf(l net.Listener) string {
+	if l == nil {
 		return ""
 	}
-	return s.health.Addr().String()
+	return l.Addr().String()
 }
 
 // stop ends the gRPC server, softly first.

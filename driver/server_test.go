@@ -265,7 +265,7 @@ func TestServerHealth(t *testing.T) {
 	})
 	check := func(why, path string, want int, text string) {
 		t.Helper()
-		answer, err := http.Get("http://" + s.healthAddress() + path)
+		answer, err := http.Get("http://" + addressOf(s.health) + path)
 		if err != nil {
 			t.Fatal(err)
 		}

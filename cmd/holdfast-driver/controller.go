@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
@@ -16,11 +17,12 @@ import (
 
 // controllerFlags are the flags of the controller subcommand.
 type controllerFlags struct {
-	endpoint      string
-	driverName    string
-	extraTags     string
-	clusterID     string
-	healthAddress string
+	endpoint       string
+	driverName     string
+	extraTags      string
+	clusterID      string
+	healthAddress  string
+	metricsAddress string
 }
 
 // newControllerCommand returns the command that runs the controller half of the driver.
@@ -48,6 +50,8 @@ environment, shared files, instance metadata. AWS_ENDPOINT_URL_EC2, or
 	flags.StringVar(&f.extraTags, "extra-tags", "", "tags for every volume and snapshot: key=value,key=value; those of a class go first")
 	flags.StringVar(&f.clusterID, "k8s-tag-cluster-id", "", "id of the cluster; marks volumes and snapshots with kubernetes.io/cluster/<id>=owned and a Name")
 	flags.StringVar(&f.healthAddress, "health-address", ":9808", "address of the health checks /healthz (alive) and /readyz (EC2 has answered); empty: none")
+	flags.StringVar(&f.metricsAddress, "metrics-address", "",
+		"address of /metrics for Prometheus, such as :9810: CSI requests, EC2 API requests, the process; empty: none")
 	return cmd
 }
 
@@ -75,11 +79,13 @@ func runController(ctx context.Context, f controllerFlags, log logr.Logger) erro
 	}
 	cloud := ec2.New(cfg, clock.RealClock{})
 	server, err := driver.NewServer(driver.ServerOptions{
-		Endpoint:      f.endpoint,
-		HealthAddress: f.healthAddress,
-		Log:           log,
-		Identity:      &driver.IdentityService{Name: f.driverName, Version: version.Version, Ready: cloud.Reachable},
-		Controller:    driver.NewControllerService(cloud, cloud, tagging),
+		Endpoint:       f.endpoint,
+		HealthAddress:  f.healthAddress,
+		MetricsAddress: f.metricsAddress,
+		Metrics:        []prometheus.Collector{cloud.Metrics()},
+		Log:            log,
+		Identity:       &driver.IdentityService{Name: f.driverName, Version: version.Version, Ready: cloud.Reachable},
+		Controller:     driver.NewControllerService(cloud, cloud, tagging),
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -84,9 +86,10 @@ func TestControllerServes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	socket := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
+	metrics := freeAddress(t)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, "controller", "--endpoint="+socket, "--health-address=127.0.0.1:0", "--driver-name=x.example")
+		ended <- run(ctx, "controller", "--endpoint="+socket, "--health-address=127.0.0.1:0", "--driver-name=x.example", "--metrics-address="+metrics)
 	}()
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -102,6 +105,17 @@ func TestControllerServes(t *testing.T) {
 	}
 	if probe, err := client.Probe(wait, &csi.ProbeRequest{}); err != nil || !probe.GetReady().GetValue() {
 		t.Errorf("probe: %v, %v, want ready", probe, err)
+	}
+	answer, err := http.Get("http://" + metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	for _, name := range []string{"aws_ebs_csi_api_request_duration_seconds_count", "holdfast_csi_operations_seconds_count"} {
+		if err != nil || !strings.Contains(string(text), name) {
+			t.Errorf("metrics: no %s, %v", name, err)
+		}
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -29,6 +29,7 @@ type nodeFlags struct {
 	attachLimit     int
 	reserved        int
 	healthAddress   string
+	metricsAddress  string
 }
 
 // newNodeCommand returns the command that runs the node half of the driver.
@@ -60,6 +61,8 @@ instance metadata service.`,
 	flags.IntVar(&f.reserved, "reserved-volume-attachments", -1,
 		"attachments that are taken by other volumes than those of claims, the root volume among them; -1: those that the instance was launched with")
 	flags.StringVar(&f.healthAddress, "health-address", ":9809", "address of the health checks /healthz and /readyz; empty: none")
+	flags.StringVar(&f.metricsAddress, "metrics-address", "",
+		"address of /metrics for Prometheus, such as 127.0.0.1:9810 for an agent on the node: CSI requests and the process; empty: none")
 	return cmd
 }
 
@@ -97,10 +100,11 @@ func runNode(ctx context.Context, f nodeFlags, log logr.Logger) error {
 		DriverName: f.driverName, Dir: f.registrationDir, CSISocket: f.kubeletSocket, Log: log,
 	})
 	server, err := driver.NewServer(driver.ServerOptions{
-		Endpoint:      f.endpoint,
-		HealthAddress: f.healthAddress,
-		Log:           log,
-		Identity:      &driver.IdentityService{Name: f.driverName, Version: version.Version},
+		Endpoint:       f.endpoint,
+		HealthAddress:  f.healthAddress,
+		MetricsAddress: f.metricsAddress,
+		Log:            log,
+		Identity:       &driver.IdentityService{Name: f.driverName, Version: version.Version},
 		Node: driver.NewNodeService(blockdev.NewFinder(blockdev.Options{Identity: identity}), fs.NewMounter(), metadata,
 			driver.VolumeLimits{AttachLimit: f.attachLimit, Reserved: f.reserved}),
 		Healthy: healthOf(f, registrar),

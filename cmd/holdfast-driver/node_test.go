@@ -127,7 +127,7 @@ func TestNodeProcess(t *testing.T) {
 	socket := filepath.Join(dir, "csi.sock")
 	f := nodeFlags{
 		endpoint: "unix://" + socket, driverName: "ebs.csi.aws.com", kubeletSocket: socket,
-		registrationDir: dir, deviceIdentity: "nvme", reserved: -1, healthAddress: freeAddress(t),
+		registrationDir: dir, deviceIdentity: "nvme", reserved: -1, healthAddress: freeAddress(t), metricsAddress: freeAddress(t),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -147,6 +147,11 @@ func TestNodeProcess(t *testing.T) {
 	}
 	if code, text := healthOver(f.healthAddress); code != http.StatusOK {
 		t.Errorf("a registered node must be healthy: %d %s", code, text)
+	}
+	if answer, err := http.Get("http://" + f.metricsAddress + "/metrics"); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("metrics: %v, %v", answer, err)
+	} else {
+		answer.Body.Close()
 	}
 	if err := os.Remove(filepath.Join(dir, "ebs.csi.aws.com-reg.sock")); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,8 @@ type Client struct {
 	clock clock.Clock
 	names *deviceNames
 
+	metrics *Metrics
+
 	// reached: EC2 has answered once.
 	reached atomic.Bool
 
@@ -56,14 +58,17 @@ func LoadConfig(ctx context.Context) (aws.Config, error) {
 
 // New makes a client.
 func New(cfg aws.Config, clk clock.Clock) *Client {
+	metrics := newMetrics()
 	return &Client{
 		api: sdk.NewFromConfig(cfg, func(o *sdk.Options) {
 			o.HTTPClient = sentRecorder{next: o.HTTPClient}
+			o.APIOptions = append(o.APIOptions, metrics.install)
 		}),
-		clock:  clk,
-		names:  newDeviceNames(clk),
-		tokens: map[string]int{},
-		unsure: map[string]sentCreate{},
+		clock:   clk,
+		names:   newDeviceNames(clk),
+		metrics: metrics,
+		tokens:  map[string]int{},
+		unsure:  map[string]sentCreate{},
 	}
 }
 
