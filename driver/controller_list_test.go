@@ -105,7 +105,7 @@ func TestPublishedNodesInBetween(t *testing.T) {
 	ec2 := sdk.NewFromConfig(ec2sim.ClientConfig(c.url))
 	check := func(why, state string, want []string) {
 		t.Helper()
-		if v, _ := c.sim.Volume(vol); len(v.Attachments) != 1 || string(v.Attachments[0].State) != state {
+		if v, _ := c.sim.Volume(vol); len(v.Attachments) != 1 || v.Attachments[0].State != state {
 			t.Fatalf("%s: the attachment must be %s: %+v", why, state, v.Attachments)
 		}
 		if diff := cmp.Diff(want, c.published(0)[vol]); diff != "" {

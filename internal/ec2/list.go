@@ -37,8 +37,9 @@ var volumeLists = []volumeList{{
 func managed(v ebs.Volume) bool { return v.Tags[ebs.TagManaged] == ebs.TagManagedValue }
 
 // ListVolumes answers one page of the volumes that the driver made and of all
-// others that are attached, each once. A page holds what one call of EC2 gives,
-// so it may be shorter than asked for; it is empty only where it is the last.
+// others that are attached, each once. Where no number of entries is asked for, a
+// page goes on until it has as many as one page of EC2 may have: callers that
+// read no further get all volumes of most clusters, and no answer outgrows gRPC.
 func (c *Client) ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.VolumePage, error) {
 	at, err := parsePageToken(q.Token)
 	if err != nil {
@@ -48,12 +49,21 @@ func (c *Client) ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.Volume
 		return ebs.VolumePage{}, fmt.Errorf("%w: %q", ebs.ErrInvalidToken, q.Token)
 	}
 	at = at.sizedFor(q.MaxEntries)
+	wanted := maxPage
+	if q.MaxEntries > 0 {
+		wanted = min(int(q.MaxEntries), maxPage)
+	}
+	var page ebs.VolumePage
 	for {
-		page, next, err := c.listVolumes(ctx, at, q.MaxEntries)
-		if err != nil || next == nil {
-			return page, err
+		volumes, next, err := c.listVolumes(ctx, at, wanted-len(page.Volumes))
+		if err != nil {
+			return ebs.VolumePage{}, err
 		}
-		if len(page.Volumes) > 0 {
+		page.Volumes = append(page.Volumes, volumes...)
+		if next == nil {
+			return page, nil
+		}
+		if len(page.Volumes) == wanted {
 			page.NextToken = next.String()
 			return page, nil
 		}
@@ -61,9 +71,9 @@ func (c *Client) ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.Volume
 	}
 }
 
-// listVolumes answers what counts of EC2's page at a position, and where the
-// rest begins; nil after the last page of the last list.
-func (c *Client) listVolumes(ctx context.Context, at pagePosition, limit int32) (ebs.VolumePage, *pagePosition, error) {
+// listVolumes answers what counts of EC2's page at a position, at most limit,
+// and where the rest begins; nil after the last page of the last list.
+func (c *Client) listVolumes(ctx context.Context, at pagePosition, limit int) ([]ebs.Volume, *pagePosition, error) {
 	list := volumeLists[at.list]
 	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesOutput, error) {
 		return c.api.DescribeVolumes(ctx, &sdk.DescribeVolumesInput{
@@ -71,22 +81,22 @@ func (c *Client) listVolumes(ctx context.Context, at pagePosition, limit int32) 
 		})
 	})
 	if err != nil {
-		return ebs.VolumePage{}, nil, err
+		return nil, nil, err
 	}
-	var page ebs.VolumePage
+	var volumes []ebs.Volume
 	for i := int(at.skip); i < len(out.Volumes); i++ {
 		vol := volumeFrom(out.Volumes[i])
 		if !list.counts(vol) || !vol.Exists() {
 			continue
 		}
-		if limit > 0 && len(page.Volumes) == int(limit) {
-			return page, at.after(i), nil
+		if len(volumes) == limit {
+			return volumes, at.after(i), nil
 		}
-		page.Volumes = append(page.Volumes, vol)
+		volumes = append(volumes, vol)
 	}
 	next := at.nextPage(out.NextToken)
 	if next == nil && int(at.list) < len(volumeLists)-1 {
 		next = &pagePosition{list: at.list + 1, size: at.size}
 	}
-	return page, next, nil
+	return volumes, next, nil
 }

@@ -2,8 +2,10 @@ package ec2_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,8 +64,8 @@ func (r *region) list(entries int32, between func(page int)) map[ebs.VolumeID][]
 		if entries > 0 && len(got.Volumes) > int(entries) {
 			r.t.Errorf("%d entries asked for, %d came", entries, len(got.Volumes))
 		}
-		if len(got.Volumes) == 0 && got.NextToken != "" {
-			r.t.Errorf("pages of %d: page %d is empty and not the last", entries, page)
+		if short := entries == 0 || len(got.Volumes) < int(entries); short && got.NextToken != "" {
+			r.t.Errorf("pages of %d: page %d has %d and is not the last", entries, page, len(got.Volumes))
 		}
 		for _, v := range got.Volumes {
 			if _, twice := listed[v.ID]; twice {
@@ -187,14 +189,41 @@ func TestListVolumesFails(t *testing.T) {
 		}
 		return nil
 	})
-	q := ebs.VolumeQuery{}
-	first, err := r.client().ListVolumes(t.Context(), q)
-	if err != nil || len(first.Volumes) != 1 || first.NextToken == "" {
-		t.Fatalf("the first list: %+v, %v", first, err)
+	if page, err := r.client().ListVolumes(t.Context(), ebs.VolumeQuery{}); !errors.Is(err, ebs.ErrThrottled) || len(page.Volumes) > 0 || second == 0 {
+		t.Errorf("%+v, %v, want that EC2 is throttling, and no volume", page, err)
 	}
-	q.Token = first.NextToken
-	if page, err := r.client().ListVolumes(t.Context(), q); !errors.Is(err, ebs.ErrThrottled) || second == 0 {
-		t.Errorf("the second list: %+v, %v, want that EC2 is throttling", page, err)
+}
+
+// However many volumes there are, no answer outgrows what gRPC takes at once.
+func TestListVolumesIsBounded(t *testing.T) {
+	r := newRegion(t)
+	r.intercept(func(c call) *reply { // two pages of ours, nothing else
+		if c.form.Get("Filter.1.Name") == "status" {
+			return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+		}
+		var items strings.Builder
+		second := c.form.Get("NextToken") == "second"
+		for i := range 600 {
+			if second {
+				i += 600
+			}
+			fmt.Fprintf(&items, "<item><volumeId>vol-%x</volumeId><status>available</status><tagSet><item><key>%s</key><value>true</value></item></tagSet></item>", i, ebs.TagManaged)
+		}
+		next := "<nextToken>second</nextToken>"
+		if second {
+			next = ""
+		}
+		return &reply{200, "<DescribeVolumesResponse><volumeSet>" + items.String() + "</volumeSet>" + next + "</DescribeVolumesResponse>"}
+	})
+	for _, entries := range []int32{0, 5000} {
+		first, err := r.client().ListVolumes(t.Context(), ebs.VolumeQuery{MaxEntries: entries})
+		if err != nil || len(first.Volumes) != 1000 || first.NextToken == "" {
+			t.Fatalf("pages of %d: the first has %d volumes and the token %q, %v", entries, len(first.Volumes), first.NextToken, err)
+		}
+		rest, err := r.client().ListVolumes(t.Context(), ebs.VolumeQuery{MaxEntries: entries, Token: first.NextToken})
+		if err != nil || len(rest.Volumes) != 200 || rest.NextToken != "" || rest.Volumes[0].ID != "vol-3e8" {
+			t.Errorf("pages of %d: the second has %d volumes and the token %q, %v", entries, len(rest.Volumes), rest.NextToken, err)
+		}
 	}
 }
 
