@@ -59,7 +59,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 	server := grpc.NewServer()
 	registration.RegisterRegistrationServer(server, r)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- serveGRPC(server, listener) }()
 	r.opts.Log.Info("waiting for kubelet to register the driver", "socket", r.Socket(), "csiSocket", r.opts.CSISocket)
 	select {
 	case <-ctx.Done():

@@ -105,6 +105,16 @@ func (s *Server) listen() (err error) {
 	return err
 }
 
+// serveGRPC serves until the server is stopped, which is no error, also where
+// that comes before it has begun.
+func serveGRPC(server *grpc.Server, listener net.Listener) error {
+	err := server.Serve(listener)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
 // Run serves until ctx ends or serving fails. It then lets requests end, for
 // drainTime at most, and removes the socket.
 func (s *Server) Run(ctx context.Context) error {
@@ -112,7 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	failed := make(chan error, 3)
 	running := 1
-	go func() { failed <- s.grpc.Serve(s.listener) }()
+	go func() { failed <- serveGRPC(s.grpc, s.listener) }()
 	if s.health != nil {
 		running++
 		go func() { failed <- serveHealth(ctx, s.health, s.socket, s.opts.Healthy) }()

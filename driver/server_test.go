@@ -242,6 +242,24 @@ func TestServerStops(t *testing.T) {
 	}
 }
 
+// TestServerStopsBeforeItServes: the end may come before the beginning, and is no failure then.
+func TestServerStopsBeforeItServes(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 200 { // which of the two comes first is the scheduler's choice
+		s, err := NewServer(ServerOptions{Endpoint: "unix://" + filepath.Join(t.TempDir(), "csi.sock"), Identity: &IdentityService{Name: DefaultName}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(ended); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(s.socket); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the socket is left: %v", err)
+		}
+	}
+}
+
 func TestServerHealth(t *testing.T) {
 	var mu sync.Mutex
 	var notReady, unhealthy error
