@@ -94,7 +94,7 @@ func connect(box *sandbox.Sandbox, root string) (*Cluster, error) {
 		return nil, err
 	}
 	ctrllog.SetLogger(logr.Discard()) // else controller-runtime prints a stack to say that nobody did
-	config.QPS = -1 // no limit: a test polls many objects, and a limiter's error would hide what was missing
+	config.QPS = -1                   // no limit: a test polls many objects, and a limiter's error would hide what was missing
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), snapshotv1.AddToScheme(scheme)); err != nil {
 		return nil, err
