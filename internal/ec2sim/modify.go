@@ -180,16 +180,8 @@ func (r *request) checkModify(v *Volume) *APIError {
 
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeVolumesModifications.html
 func describeModifications(r *request) (stampable, *APIError) {
-	ids := r.list("VolumeId")
-	filters, err := r.filters()
+	ids, volumes, filters, err := r.namedVolumes()
 	if err != nil {
-		return nil, err
-	}
-	volumes, err := r.sim.wantedVolumes(ids)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.allow(anything()); err != nil {
 		return nil, err
 	}
 	if len(ids) > 0 {

@@ -106,16 +106,8 @@ func (x volumeStatusXML) fact(name string) []string {
 
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeVolumeStatus.html
 func describeVolumeStatus(r *request) (stampable, *APIError) {
-	ids := r.list("VolumeId")
-	filters, err := r.filters()
+	ids, volumes, filters, err := r.namedVolumes()
 	if err != nil {
-		return nil, err
-	}
-	volumes, err := r.sim.wantedVolumes(ids)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.allow(anything()); err != nil {
 		return nil, err
 	}
 	var found []volumeStatusXML

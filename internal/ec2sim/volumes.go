@@ -157,16 +157,8 @@ func (v *Volume) attachmentFact(name string) []string {
 
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeVolumes.html
 func describeVolumes(r *request) (stampable, *APIError) {
-	ids := r.list("VolumeId")
-	filters, err := r.filters()
+	ids, volumes, filters, err := r.namedVolumes()
 	if err != nil {
-		return nil, err
-	}
-	volumes, err := r.sim.wantedVolumes(ids)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.allow(anything()); err != nil {
 		return nil, err
 	}
 	volumes = slices.DeleteFunc(volumes, func(v *Volume) bool { return !matchAll(filters, r.sim.volumeFact(v)) })
@@ -182,6 +174,22 @@ func describeVolumes(r *request) (stampable, *APIError) {
 		ans.Volumes.Items = append(ans.Volumes.Items, r.sim.volumeXML(v))
 	}
 	return ans, nil
+}
+
+// namedVolumes reads what every describe of volumes begins with: the ids, their
+// volumes, and the filters that are still to be applied.
+func (r *request) namedVolumes() (ids []string, volumes []*Volume, filters []filter, err *APIError) {
+	ids = r.list("VolumeId")
+	if filters, err = r.filters(); err != nil {
+		return nil, nil, nil, err
+	}
+	if volumes, err = r.sim.wantedVolumes(ids); err != nil {
+		return nil, nil, nil, err
+	}
+	if err = r.allow(anything()); err != nil {
+		return nil, nil, nil, err
+	}
+	return ids, volumes, filters, nil
 }
 
 // wantedVolumes are the volumes of those ids, all if there are none. One
