@@ -14,21 +14,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
 
-// modification is the latest change of a volume.
-type modification struct {
-	state    types.VolumeModificationState
-	target   ebs.GiB
-	progress int64 // percent
-	began    time.Time
-	message  string
-}
-
-// settled says whether the size of a modification can be used:
-// https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
-func (m *modification) settled() bool {
-	return m == nil || m.state != types.VolumeModificationStateModifying
-}
-
 // Grow makes a volume at least that large and waits until the size can be used.
 // A volume that is large enough is not modified; EC2 allows few modifications.
 //
@@ -170,28 +155,4 @@ func (c *Client) waitSettled(ctx context.Context, id ebs.VolumeID, target ebs.Gi
 		return nil, fmt.Errorf("wait for the change of volume %s to %d GiB, in state %q: %w", id, target, last, err)
 	}
 	return mod, nil
-}
-
-// modification looks up the latest change of a volume, nil where there was none.
-func (c *Client) modification(ctx context.Context, id ebs.VolumeID) (*modification, error) {
-	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesModificationsOutput, error) {
-		return c.api.DescribeVolumesModifications(ctx, &sdk.DescribeVolumesModificationsInput{VolumeIds: []string{string(id)}})
-	})
-	if hasCode(err, "InvalidVolumeModification.NotFound") {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look at the changes of volume %s: %w", id, err)
-	}
-	var latest *modification
-	for _, m := range out.VolumesModifications {
-		mod := &modification{
-			state: m.ModificationState, target: ebs.GiB(aws.ToInt32(m.TargetSize)), progress: aws.ToInt64(m.Progress),
-			began: aws.ToTime(m.StartTime), message: aws.ToString(m.StatusMessage),
-		}
-		if latest == nil || mod.began.After(latest.began) {
-			latest = mod
-		}
-	}
-	return latest, nil
 }
