@@ -52,11 +52,11 @@ images: packages tools ## Write container image tars into out/images
 	@go run ./cmd/images build --out out/images
 
 ##@ Test
-.PHONY: test test-all lint test-unit test-race test-root test-sanity test-node test-e2e test-sandbox
-test: packages tools ## What CI runs: lint, unit, adapter, root, csi-sanity, node in a VM, e2e in one sandbox
-	@$(MAKE) --no-print-directory lint test-root test-sanity test-node test-e2e
+.PHONY: test test-all lint test-unit test-race test-root test-envtest test-sanity test-node test-e2e test-sandbox
+test: packages tools ## What CI runs: lint, unit, adapter, root, API server, csi-sanity, node in a VM, e2e in one sandbox
+	@$(MAKE) --no-print-directory lint test-root test-envtest test-sanity test-node test-e2e
 test-all: packages tools ## Everything: make test, the race detector, and the tests of the sandbox itself
-	@$(MAKE) --no-print-directory lint test-root test-race test-sanity test-node test-e2e test-sandbox
+	@$(MAKE) --no-print-directory lint test-root test-race test-envtest test-sanity test-node test-e2e test-sandbox
 lint: go-version ## Check format, vet and lint
 	@go tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...
 test-unit: go-version ## Unit tests, and the AWS SDK against the simulator (needs no root)
@@ -65,6 +65,8 @@ test-race: go-version ## The same with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race ./driver/... ./internal/ec2/... ./internal/ec2sim/... ./internal/blockdev/... ./internal/fs/...
 test-root: packages ## The same, and mounts, filesystems and loop devices on this machine
 	go test -tags root ./...
+test-envtest: packages tools ## Our kinds and controllers against a real API server
+	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags envtest ./api/...
 test-sanity: packages tools ## Kubernetes' csi-sanity against driver and simulator
 	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags sanity ./test/sanity/...
 test-node: packages ## The node service on hot-plugged NVMe disks in a small VM
@@ -84,11 +86,15 @@ bench-sandbox: packages tools ## Times of sandbox, claim to running Pod, and the
 	@go run ./test/bench/sandbox
 
 ##@ Keep in order
-.PHONY: fmt verify clean
+.PHONY: generate fmt verify clean
+generate: go-version ## Write what is made from api/: deepcopy, CRDs, docs/api.md
+	@go tool -modfile=tools/gen/go.mod controller-gen object paths=./api/... crd output:crd:dir=config/crd
+	@go tool -modfile=tools/gen/go.mod crd-ref-docs --source-path=api/v1alpha1 --config=hack/api-docs.yaml --renderer=markdown --output-path=docs/api.md >/dev/null
 fmt: ## Format the Go code
 	@go tool -modfile=tools/go.mod golangci-lint fmt ./...
-verify: ## Fail where go.mod, go.sum or formatting would change
-	@for d in . tools sandbox/*/; do (cd $$d && go mod tidy -diff); done
-	@test -z "$$(gofmt -l cmd driver internal test)" || { gofmt -l cmd driver internal test; exit 1; }
+verify: generate ## Fail where go.mod, go.sum, generated files or formatting would change
+	@git diff --exit-code -- api config/crd docs/api.md
+	@for d in . tools tools/gen sandbox/*/; do (cd $$d && go mod tidy -diff); done
+	@test -z "$$(gofmt -l api cmd driver internal test)" || { gofmt -l api cmd driver internal test; exit 1; }
 clean: ## Remove bin/ and out/ (built cluster parts stay in the user cache)
 	@rm -rf bin out

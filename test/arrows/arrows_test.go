@@ -50,6 +50,10 @@ var rules = []rule{
 		under("controllers", "webhooks"), under("driver", "internal/ec2", "github.com/aws")},
 	{"internal/ec2 is the one importer of the EC2 SDK",
 		not(under("internal/ec2", "internal/ec2sim", "cmd", "test")), under("github.com/aws/aws-sdk-go-v2/service/ec2")},
+	{"the kinds are for anybody to import",
+		under("api"), func(p string) bool {
+			return strings.Contains(strings.SplitN(p, "/", 2)[0], ".") && !under("api", "k8s.io/api", "k8s.io/apimachinery")(p)
+		}},
 	{"our words for the cloud stand on the standard library alone",
 		under("internal/ebs"), func(p string) bool { return strings.Contains(strings.SplitN(p, "/", 2)[0], ".") }},
 	{"parts for development stay out of the product",
@@ -112,6 +116,7 @@ func TestRulesBite(t *testing.T) {
 		{module + "/controllers/schedule", module + "/driver"},
 		{module + "/driver", "github.com/aws/aws-sdk-go-v2/service/ec2/types"},
 		{module + "/internal/ebs", "k8s.io/utils/clock"},
+		{module + "/api/v1alpha1", "sigs.k8s.io/controller-runtime/pkg/scheme"},
 		{module + "/cmd/holdfast-driver", module + "/internal/ec2sim"},
 		{module + "/driver", module + "/internal/ec2"},
 	} {

@@ -1,0 +1,48 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/holdfast-dev/holdfast/internal/sandbox/toolchain"
+)
+
+// BinariesVariable names the environment variable with the folder of the built
+// cluster parts. Where it is not set they are built, or found in the cache.
+const BinariesVariable = "HOLDFAST_BIN"
+
+// APIServer starts a real etcd and kube-apiserver with the project's own kinds
+// and those of the snapshot-controller, and stops them with the test. There is
+// no controller of Kubernetes behind it: what only those do does not happen.
+func APIServer(t testing.TB) *rest.Config {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := os.Getenv(BinariesVariable)
+	if bin == "" {
+		if bin, err = toolchain.Build(t.Context(), toolchain.Options{Root: root, Out: os.Stderr}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: bin,
+		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd"), toolchain.CRDs(bin)},
+		ErrorIfCRDPathMissing: true,
+	}
+	cfg, err := env.Start()
+	if err != nil {
+		t.Fatalf("start the API server of %s: %v", bin, err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Errorf("stop the API server: %v", err)
+		}
+	})
+	return cfg
+}
