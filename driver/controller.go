@@ -57,7 +57,7 @@ func NewControllerService(v Volumes, s Snapshots, t Tagging) *ControllerService 
 	return &ControllerService{volumes: v, snapshots: s, tagging: t}
 }
 
-// CreateVolume makes a volume, empty or from a snapshot.
+// CreateVolume makes a volume, empty, from a snapshot or as a copy of another volume.
 func (s *ControllerService) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	want, err := parseCreateVolume(req, s.tagging)
 	if err != nil {
@@ -264,6 +264,7 @@ var controllerCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 }
 
 // ControllerGetCapabilities answers controllerCapabilities.

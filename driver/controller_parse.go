@@ -52,11 +52,11 @@ func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (ebs.Volum
 	if err != nil {
 		return ebs.VolumeRequest{}, err
 	}
-	snapshot, err := parseSource(req.GetVolumeContentSource())
+	snapshot, source, err := parseSource(req.GetVolumeContentSource())
 	if err != nil {
 		return ebs.VolumeRequest{}, err
 	}
-	size, err := parseSize(req.GetCapacityRange(), params.volumeType, snapshot != "")
+	size, err := parseSize(req.GetCapacityRange(), params.volumeType, req.GetVolumeContentSource() != nil)
 	if err != nil {
 		return ebs.VolumeRequest{}, err
 	}
@@ -74,7 +74,7 @@ func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (ebs.Volum
 	}
 	want := ebs.VolumeRequest{
 		Name: req.GetName(), Size: size, Type: params.volumeType, IOPS: iops, ThroughputMiBps: params.throughputMiBps,
-		Encrypted: params.encrypted, KMSKeyID: params.kmsKeyID, Zone: zone, AllowedZones: allowed, Snapshot: snapshot, Tags: tags,
+		Encrypted: params.encrypted, KMSKeyID: params.kmsKeyID, Zone: zone, AllowedZones: allowed, Snapshot: snapshot, Source: source, Tags: tags,
 	}
 	return want, want.Check()
 }
@@ -90,22 +90,26 @@ func checkName(name string) error {
 	return nil
 }
 
-// parseSource is the snapshot of a content source, empty for an empty volume.
-func parseSource(source *csi.VolumeContentSource) (ebs.SnapshotID, error) {
+// parseSource is the snapshot or the volume of a content source, none for an empty volume.
+func parseSource(source *csi.VolumeContentSource) (ebs.SnapshotID, ebs.VolumeID, error) {
+	snapshot, volume := source.GetSnapshot(), source.GetVolume()
 	switch {
 	case source == nil:
-		return "", nil
-	case source.GetSnapshot() != nil:
-		if source.GetSnapshot().GetSnapshotId() == "" {
-			return "", invalid("the content source names no snapshot id")
-		}
-		return ebs.SnapshotID(source.GetSnapshot().GetSnapshotId()), nil
+		return "", "", nil
+	case snapshot.GetSnapshotId() != "":
+		return ebs.SnapshotID(snapshot.GetSnapshotId()), "", nil
+	case volume.GetVolumeId() != "":
+		return "", ebs.VolumeID(volume.GetVolumeId()), nil
+	case snapshot != nil:
+		return "", "", invalid("the content source names no snapshot id")
+	case volume != nil:
+		return "", "", invalid("the content source names no volume id")
 	}
-	return "", invalid("content source: a volume can be made from a snapshot, not from another volume")
+	return "", "", invalid("content source: a volume can be made from a snapshot or from another volume, it is neither")
 }
 
 // parseSize rounds the required bytes up to GiB, and answers the default size
-// where none are required, or 0, "as the snapshot", for a restore.
+// where none are required, or 0, "as the source", for a restore or a clone.
 func parseSize(r *csi.CapacityRange, t ebs.VolumeType, restore bool) (ebs.GiB, error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	switch {
@@ -118,7 +122,7 @@ func parseSize(r *csi.CapacityRange, t ebs.VolumeType, restore bool) (ebs.GiB, e
 	case restore && limit == 0:
 		return 0, nil
 	case restore:
-		return 0, invalid("capacity range: a restore with a limit of %d bytes needs required bytes too", limit)
+		return 0, invalid("capacity range: a restore or clone with a limit of %d bytes needs required bytes too", limit)
 	}
 	l, _ := ebs.LimitsOf(t)
 	size := max(defaultSize, l.MinSize)

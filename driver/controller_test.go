@@ -241,6 +241,10 @@ func TestControllerCapabilities(t *testing.T) {
 			_, err := c.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeCapability: capability})
 			return err
 		},
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME: func() error {
+			_, err := c.CreateVolume(ctx, wanted("clone", cloneOf("")))
+			return err
+		},
 		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME: func() error {
 			_, err := c.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{})
 			return err
@@ -305,9 +309,8 @@ func TestCreateVolumeRefusals(t *testing.T) {
 		"limit below rounded": {func(r *csi.CreateVolumeRequest) {
 			r.CapacityRange = &csi.CapacityRange{RequiredBytes: 10*gib + 1, LimitBytes: 10*gib + 2}
 		}, codes.OutOfRange, []string{"11 GiB"}},
-		"clone": {func(r *csi.CreateVolumeRequest) {
-			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: "vol-1"}}}
-		}, codes.InvalidArgument, []string{"another volume"}},
+		"clone of nothing":  {cloneOf(""), codes.InvalidArgument, []string{"no volume id"}},
+		"source of no kind": {func(r *csi.CreateVolumeRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }, codes.InvalidArgument, []string{"content source"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.CreateVolume(t.Context(), wanted("pvc-1", tc.change))

@@ -36,6 +36,8 @@ var errorCodes = []struct {
 	{ebs.ErrAlreadyExists, codes.AlreadyExists},
 	{ebs.ErrAttachedElsewhere, codes.FailedPrecondition},
 	{ebs.ErrInUse, codes.FailedPrecondition},
+	// With this code csi-provisioner has the scheduler choose another node.
+	{ebs.ErrNoZone, codes.ResourceExhausted},
 	{ebs.ErrAttachLimit, codes.ResourceExhausted},
 	{ebs.ErrLimitExceeded, codes.ResourceExhausted},
 	{ebs.ErrModificationRate, codes.ResourceExhausted},

@@ -17,6 +17,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrZoneMismatch: volume and instance are in different availability zones.
 	ErrZoneMismatch = errors.New("volume and instance are in different availability zones")
+	// ErrNoZone: the volume cannot be made in any of the zones that are allowed for it.
+	ErrNoZone = errors.New("no zone that is allowed fits")
 	// ErrAttachLimit: the instance takes no further volume.
 	ErrAttachLimit = errors.New("attachment limit of the instance is reached")
 	// ErrLimitExceeded: a quota of the account or of the volume is reached.

@@ -42,7 +42,7 @@ type Zone struct {
 // same name is the same volume.
 type VolumeRequest struct {
 	Name            string
-	Size            GiB // 0: as large as the snapshot
+	Size            GiB // 0: as large as the snapshot or the volume that it is made from
 	Type            VolumeType
 	IOPS            int32 // 0: EC2's default for the type
 	ThroughputMiBps int32 // 0: EC2's default for the type
@@ -53,9 +53,12 @@ type VolumeRequest struct {
 	// AllowedZones holds the names (or ids) of the zones in which an existing
 	// volume of that name is as good; empty: any.
 	AllowedZones []Zone
-	// Snapshot is the source of the content, empty for an empty volume.
+	// Snapshot or Source is where the content comes from; both are empty for an
+	// empty volume, and never both are set.
 	Snapshot SnapshotID
-	Tags     map[string]string
+	// Source is the volume that is copied. The copy is in its zone, whatever Zone says.
+	Source VolumeID
+	Tags   map[string]string
 }
 
 // VolumeState is EC2's state of a volume.
@@ -83,6 +86,7 @@ type Volume struct {
 	Zone            Zone
 	State           VolumeState
 	Snapshot        SnapshotID
+	Source          VolumeID // of which it is a copy
 	Attachments     []Attachment
 	Tags            map[string]string
 }

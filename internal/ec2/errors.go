@@ -44,6 +44,7 @@ var errorCodes = map[string]error{
 	"VolumeModificationRateExceeded":        ebs.ErrModificationRate,
 	"SnapshotCreationPerVolumeRateExceeded": ebs.ErrSnapshotRate,
 	"ConcurrentSnapshotLimitExceeded":       ebs.ErrSnapshotRate,
+	"ConcurrentCopyVolumeLimitExceeded":     ebs.ErrNotReady, // a copy of the source is being initialized
 	"IncorrectState":                        ebs.ErrNotReady,
 	"IncorrectInstanceState":                ebs.ErrNotReady,
 	"IncorrectModificationState":            ebs.ErrNotReady,

@@ -35,8 +35,8 @@ const tokensPerCall = 8
 //	                       none found         ErrLimitExceeded
 //	 vanishes again                           ErrVanished
 func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.Volume, error) {
-	if want.Snapshot != "" && !want.Snapshot.WellFormed() {
-		return ebs.Volume{}, fmt.Errorf("%w: %q is no snapshot id", ebs.ErrNotFound, want.Snapshot)
+	if err := checkSource(want); err != nil {
+		return ebs.Volume{}, err
 	}
 	found, err := c.volumeByName(ctx, want.Name)
 	if err != nil {
@@ -63,20 +63,22 @@ func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.
 	return vol, accepted(err)
 }
 
-// create sends CreateVolume. It answers the volume that this made, or the one
+// create sends CreateVolume, or CopyVolumes for a clone. It answers the volume that this made, or the one
 // that it found, where EC2 knows of one that the look-up by tag did not show yet.
 func (c *Client) create(ctx context.Context, want ebs.VolumeRequest) (made ebs.Volume, found *ebs.Volume, err error) {
-	zone := want.Zone
-	if zone == (ebs.Zone{}) {
-		if zone, err = c.chooseZone(ctx, want.Name); err != nil {
-			return made, nil, err
-		}
+	zone, err := c.zoneFor(ctx, want)
+	if err != nil {
+		return made, nil, err
 	}
 	if found, err = c.sentElsewhere(ctx, want.Name, zone); found != nil || err != nil {
 		return made, found, accepted(err)
 	}
 	for range tokensPerCall {
-		made, err = c.createVolume(ctx, want, zone, c.token(want.Name))
+		if want.Source != "" {
+			made, err = c.copyVolume(ctx, want, c.token(want.Name))
+		} else {
+			made, err = c.createVolume(ctx, want, zone, c.token(want.Name))
+		}
 		switch {
 		case err == nil:
 			return made, nil, nil
@@ -196,6 +198,18 @@ func (c *Client) createVolume(ctx context.Context, want ebs.VolumeRequest, zone 
 	}), nil
 }
 
+// zoneFor is the zone in which a new volume is made: for a copy that of its
+// source, else the wanted one, else any.
+func (c *Client) zoneFor(ctx context.Context, want ebs.VolumeRequest) (ebs.Zone, error) {
+	switch {
+	case want.Source != "":
+		return c.zoneOfSource(ctx, want)
+	case want.Zone != (ebs.Zone{}):
+		return want.Zone, nil
+	}
+	return c.chooseZone(ctx, want.Name)
+}
+
 // chooseZone spreads volumes that may be anywhere over the region's zones, the
 // same name always to the same.
 func (c *Client) chooseZone(ctx context.Context, name string) (ebs.Zone, error) {
@@ -298,6 +312,9 @@ func differences(vol ebs.Volume, want ebs.VolumeRequest) error {
 	}
 	if vol.Snapshot != want.Snapshot {
 		differs("source snapshot", strconv.Quote(string(vol.Snapshot)), strconv.Quote(string(want.Snapshot)))
+	}
+	if vol.Source != want.Source {
+		differs("source volume", strconv.Quote(string(vol.Source)), strconv.Quote(string(want.Source)))
 	}
 	if want.IOPS != 0 && vol.IOPS != want.IOPS {
 		differs("iops", vol.IOPS, want.IOPS)
@@ -466,6 +483,7 @@ func volumeFrom(v types.Volume) ebs.Volume {
 		Zone:            ebs.Zone{Name: aws.ToString(v.AvailabilityZone), ID: aws.ToString(v.AvailabilityZoneId)},
 		State:           ebs.VolumeState(v.State),
 		Snapshot:        ebs.SnapshotID(aws.ToString(v.SnapshotId)),
+		Source:          ebs.VolumeID(aws.ToString(v.SourceVolumeId)),
 		Tags:            tagsFrom(v.Tags),
 	}
 	for _, a := range v.Attachments {
