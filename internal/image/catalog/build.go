@@ -26,7 +26,8 @@ type Options struct {
 	// the user's cache, where what is missing is built first. The images of the
 	// driver, pause and busybox do not need it.
 	Binaries string
-	// Only names the images to build; empty means all.
+	// Only names the images to build; empty means all but those of Kubernetes'
+	// end-to-end suite.
 	Only []string
 	// Version is the driver's version and the tag of its images. Required.
 	Version string
@@ -107,6 +108,7 @@ func Rootfs(ctx context.Context, o Options, name, dir string) error {
 type source struct {
 	root        string // of our source tree
 	binaries    string // of the toolchain; empty until first needed
+	suite       string // folder of Kubernetes' end-to-end suite; empty until first needed
 	version     string
 	scratch     string // our own binaries, removed by close
 	programDirs []string
@@ -186,10 +188,28 @@ func (s *source) toolchainBinary(ctx context.Context, name string) (string, erro
 		}
 		s.binaries = dir
 	}
-	path := filepath.Join(s.binaries, name)
+	return staticBinary(s.binaries, name)
+}
+
+// suiteBinary returns the path of one of the programs of Kubernetes' suite.
+func (s *source) suiteBinary(ctx context.Context, name string) (string, error) {
+	if s.suite == "" {
+		dir, err := toolchain.Build(ctx, toolchain.Options{Set: toolchain.Suite, Root: s.root, Out: s.progress})
+		if err != nil {
+			return "", fmt.Errorf("toolchain: %w", err)
+		}
+		s.suite = dir
+	}
+	return staticBinary(s.suite, name)
+}
+
+// staticBinary returns the path of a program that can start in an image which
+// holds nothing else.
+func staticBinary(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
 	static, err := isStatic(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s is not in %s: `go run ./cmd/sandbox build` builds it into a folder and prints that", name, s.binaries)
+		return "", fmt.Errorf("%s is not in %s: `go run ./cmd/sandbox build` builds it into a folder and prints that", name, dir)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)

@@ -26,15 +26,17 @@ type entry struct {
 	ref func(version string) string
 	// make lists the files; the reference is set by the caller.
 	make func(ctx context.Context, s *source) (image.Image, error)
+	// named says that it is built only where it is named: no installation runs it.
+	named bool
 }
 
 // entries is the catalog, the driver's own images first.
-var entries = append([]entry{
-	{"driver", "the driver's controller half: binary and CA certificates", ours("holdfast-driver"), controllerImage},
-	{"driver-node", "the driver's node half: binary and file system tools", ours("holdfast-driver-node"), nodeImage},
-	{"pause", "stand-in for the container that holds a Pod's namespaces", fixed("registry.k8s.io/pause:3.10"), pauseImage},
-	{"busybox", "stand-in for busybox, from this machine's static busybox", fixed("docker.io/library/busybox:1.37"), busyboxImage},
-}, toolchainEntries()...)
+var entries = slices.Concat([]entry{
+	{"driver", "the driver's controller half: binary and CA certificates", ours("holdfast-driver"), controllerImage, false},
+	{"driver-node", "the driver's node half: binary and file system tools", ours("holdfast-driver-node"), nodeImage, false},
+	{"pause", "stand-in for the container that holds a Pod's namespaces", fixed("registry.k8s.io/pause:3.10"), pauseImage, false},
+	{"busybox", "stand-in for busybox, from this machine's static busybox", fixed("docker.io/library/busybox:1.37"), busyboxImage, false},
+}, toolchainEntries(), suiteEntries())
 
 // ours is the reference of an image that carries the driver's version.
 func ours(name string) func(version string) string {
@@ -68,12 +70,13 @@ func toolchainEntries() []entry {
 				Entrypoint: []string{"/" + t.name},
 				User:       nonroot,
 			}, nil
-		}})
+		}, false})
 	}
 	return out
 }
 
-// Names returns the short names of all images, in the order of building.
+// Names returns the short names of all images, in the order of building, those
+// that are built only where they are named last.
 func Names() []string {
 	names := make([]string, len(entries))
 	for i, e := range entries {
@@ -102,10 +105,11 @@ func Describe(name string) string {
 	return ""
 }
 
-// selectEntries returns the named entries, all of them if none is named.
+// selectEntries returns the named entries; if none is named, all of those that
+// need no naming.
 func selectEntries(names []string) ([]entry, error) {
 	if len(names) == 0 {
-		return entries, nil
+		return slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.named }), nil
 	}
 	var chosen []entry
 	for _, name := range names {

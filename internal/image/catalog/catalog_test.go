@@ -112,3 +112,39 @@ func TestUnknownImageIsRefusedWithTheChoice(t *testing.T) {
 		t.Errorf("error %v, want the wrong name and the right ones", err)
 	}
 }
+
+// What no installation runs is not built for one: its agnhost takes minutes.
+func TestSuiteIsBuiltOnlyWhereItIsNamed(t *testing.T) {
+	all, err := selectEntries(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if slices.Contains(SuiteNames(), e.name) {
+			t.Errorf("%s is built without being named", e.name)
+		}
+	}
+	if len(all)+len(SuiteNames()) != len(Names()) {
+		t.Errorf("%d images are built unnamed, and %d of the suite, of %d", len(all), len(SuiteNames()), len(Names()))
+	}
+	named, err := selectEntries(SuiteNames())
+	if err != nil || len(named) != len(SuiteNames()) {
+		t.Errorf("%d images of the suite, %v; want each that is named", len(named), err)
+	}
+}
+
+// The suite's glibc image is for the sake of GNU's dd: busybox's must not hide it.
+func TestGlibcImageHasOneDdAndItsShell(t *testing.T) {
+	img, err := glibcImage(context.Background(), newTestSource(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range img.Files {
+		if (filepath.Base(f.Path) == "dd" || filepath.Base(f.Path) == "sh") && f.Link == "busybox" {
+			t.Errorf("%s is busybox's", f.Path)
+		}
+	}
+	if !slices.Contains(paths(img), "/bin/sh") {
+		t.Error("there is no /bin/sh")
+	}
+}

@@ -1,7 +1,7 @@
 // Package catalog says what each of the project's images holds, and builds
 // them: the driver's two images, and for clusters without a registry stand-ins
 // of the same names for the CSI sidecars, the snapshot controller, the pause
-// container and busybox.
+// container and busybox, and for what Kubernetes' end-to-end suite runs.
 //
 // The controller's image holds the driver and the machine's CA certificates,
 // nothing else. The node's image adds the tools that format, check, mount and

@@ -22,9 +22,11 @@ const heartbeat = 30 * time.Second
 // CacheVariable names the environment variable that overrides the cache folder.
 const CacheVariable = "HOLDFAST_CACHE"
 
-// Options say where to build. The zero value builds the repository that the
-// current folder is in, into the user's cache folder, silently.
+// Options say what to build, and where. The zero value builds the cluster of the
+// repository that the current folder is in, into the user's cache folder, silently.
 type Options struct {
+	// Set is what to build. Default: Cluster.
+	Set Set
 	// Root is the root of the repository.
 	Root string
 	// Cache is the cache folder. Default: $HOLDFAST_CACHE, or "holdfast" in the
@@ -36,6 +38,9 @@ type Options struct {
 
 func (o *Options) complete() error {
 	var err error
+	if o.Set == "" {
+		o.Set = Cluster
+	}
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
@@ -94,15 +99,21 @@ func isRepository(goMod string) bool {
 	return false
 }
 
+// buildTime is what two cores take, with nothing in Go's build cache.
+var buildTime = map[Set]string{Cluster: "half an hour", Suite: "a few minutes"}
+
 // task is one program to build.
 type task struct {
 	module  module
 	pkg     string
 	program string
 	ldflags string
+	// test says that the package's tests are the program.
+	test bool
 }
 
-// Build builds what is not there yet and returns the folder with all programs.
+// Build builds what is not there yet and returns the folder with the programs of
+// the set.
 func Build(ctx context.Context, o Options) (string, error) {
 	if err := o.complete(); err != nil {
 		return "", err
@@ -111,12 +122,12 @@ func Build(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, tasks, err := plan(o.Root, goVersion)
+	key, tasks, err := plan(o.Set, o.Root, goVersion)
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(o.Cache, "bin", key)
-	if done, err := complete(dir, tasks); err != nil || done {
+	if done, err := complete(o.Set, dir, tasks); err != nil || done {
 		return dir, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -128,24 +139,26 @@ func Build(ctx context.Context, o Options) (string, error) {
 	}
 	defer unlock()
 	started := time.Now()
-	fmt.Fprintf(o.Out, "building %d programs into %s (once; half an hour on a small machine)\n", len(tasks), dir)
+	fmt.Fprintf(o.Out, "building %d programs into %s (once; %s on a small machine)\n", len(tasks), dir, buildTime[o.Set])
 	for i, t := range tasks {
 		if err := o.build(ctx, dir, t, fmt.Sprintf("[%d/%d]", i+1, len(tasks))); err != nil {
 			return "", err
 		}
 	}
-	if err := o.copyCRDs(ctx, dir); err != nil {
-		return "", err
+	if o.Set == Cluster {
+		if err := o.copyCRDs(ctx, dir); err != nil {
+			return "", err
+		}
 	}
 	fmt.Fprintf(o.Out, "all %d programs are there after %s\n", len(tasks), time.Since(started).Round(time.Second))
 	return dir, nil
 }
 
-// plan lists the programs and computes the name of their folder.
-func plan(root, goVersion string) (key string, tasks []task, err error) {
+// plan lists the programs of a set and computes the name of their folder.
+func plan(set Set, root, goVersion string) (key string, tasks []task, err error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, goVersion, "CGO_ENABLED=0")
-	for _, m := range modules {
+	for _, m := range modules[set] {
 		dir := filepath.Join(root, "sandbox", m.name)
 		goMod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err != nil {
@@ -165,13 +178,21 @@ func plan(root, goVersion string) (key string, tasks []task, err error) {
 		for _, pkg := range m.packages {
 			tasks = append(tasks, task{module: m, pkg: pkg, program: programName(pkg), ldflags: ldflags})
 		}
+		for _, pkg := range m.tests {
+			fmt.Fprintln(sum, "test", pkg)
+			tasks = append(tasks, task{module: m, pkg: pkg, program: programName(pkg) + ".test", ldflags: ldflags, test: true})
+		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:16], tasks, nil
 }
 
-// complete says whether every program and the definitions are there.
-func complete(dir string, tasks []task) (bool, error) {
-	names := []string{crdMarker}
+// complete says whether every program is there, and with a cluster's programs the
+// definitions.
+func complete(set Set, dir string, tasks []task) (bool, error) {
+	var names []string
+	if set == Cluster {
+		names = append(names, crdMarker)
+	}
 	for _, t := range tasks {
 		names = append(names, t.program)
 	}
@@ -199,7 +220,11 @@ func (o *Options) build(ctx context.Context, dir string, t task, position string
 	stop := o.tellProgress(position+" "+t.program, started)
 	defer stop()
 	temp := target + ".part"
-	args := []string{"build", "-o", temp, "-ldflags", t.ldflags}
+	args := []string{"build"}
+	if t.test {
+		args = []string{"test", "-c", "-vet=off"} // others' tests, which others vet: minutes
+	}
+	args = append(args, "-o", temp, "-ldflags", t.ldflags)
 	if t.module.tags != "" {
 		args = append(args, "-tags", t.module.tags)
 	}

@@ -7,12 +7,26 @@ import (
 	"strings"
 )
 
+// Set is a number of programs that are built together, into one folder.
+type Set string
+
+// The sets. A change of one's pins builds nothing of another's again.
+const (
+	// Cluster is what a sandbox is made of.
+	Cluster Set = "cluster"
+	// Suite is Kubernetes' end-to-end suite: e2e.test, agnhost, which most of its
+	// Pods run, and ginkgo, which runs its specs side by side.
+	Suite Set = "suite"
+)
+
 // module is a folder below sandbox/ with a go.mod, and what is built from it.
 type module struct {
 	name     string
 	tags     string
 	ldflags  string
 	packages []string
+	// tests are packages whose tests are built as a program.
+	tests []string
 	// version, if set, is the Go module whose version the programs report.
 	version string
 }
@@ -21,7 +35,7 @@ type module struct {
 const strip = "-s -w"
 
 // modules is all that is built, those first that a cluster cannot do without.
-var modules = []module{
+var modules = map[Set][]module{Cluster: {
 	{
 		name: "kubernetes", ldflags: strip, version: "k8s.io/kubernetes",
 		packages: []string{
@@ -54,7 +68,16 @@ var modules = []module{
 			"github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity",
 		},
 	},
-}
+}, Suite: {
+	{
+		name: "e2e", ldflags: strip, version: "k8s.io/kubernetes",
+		packages: []string{
+			"k8s.io/kubernetes/test/images/agnhost",
+			"github.com/onsi/ginkgo/v2/ginkgo",
+		},
+		tests: []string{"k8s.io/kubernetes/test/e2e"},
+	},
+}}
 
 // crdModule ships the VolumeSnapshot definitions, in crdFolder; it is pinned by
 // the module of this name.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,19 +22,21 @@ func TestPins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range modules {
+	for _, m := range allModules() {
 		raw, err := os.ReadFile(filepath.Join(root, "sandbox", m.name, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		tools := toolLines(string(raw))
-		want := slices.Sorted(slices.Values(m.packages))
+		want := slices.Sorted(slices.Values(slices.Concat(m.packages, m.tests)))
 		slices.Sort(tools)
 		if diff := cmp.Diff(want, tools); diff != "" {
 			t.Errorf("tools of sandbox/%s/go.mod (-built +pinned)\n%s", m.name, diff)
 		}
 	}
 }
+
+func allModules() []module { return slices.Concat(modules[Cluster], modules[Suite]) }
 
 // toolLines reads the tool directives of a go.mod.
 func toolLines(goMod string) []string {
@@ -78,7 +81,7 @@ func TestLinkFlags(t *testing.T) {
 func fakeRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, m := range modules {
+	for _, m := range allModules() {
 		dir := filepath.Join(root, "sandbox", m.name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -95,16 +98,18 @@ func fakeRoot(t *testing.T) string {
 // TestKey: the folder's name changes with everything that changes the programs.
 func TestKey(t *testing.T) {
 	root := fakeRoot(t)
-	key := func(goVersion string) string {
-		k, tasks, err := plan(root, goVersion)
+	keyOf := func(set Set, programs int, goVersion string) string {
+		k, tasks, err := plan(set, root, goVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(tasks) != 16 {
-			t.Fatalf("%d programs", len(tasks))
+		if len(tasks) != programs {
+			t.Fatalf("%d programs of set %s, want %d", len(tasks), set, programs)
 		}
 		return k
 	}
+	key := func(goVersion string) string { return keyOf(Cluster, 16, goVersion) }
+	suite := keyOf(Suite, 3, "go1")
 	first := key("go1")
 	if again := key("go1"); again != first {
 		t.Errorf("the same pins give %s and %s", first, again)
@@ -117,6 +122,19 @@ func TestKey(t *testing.T) {
 	}
 	if key("go1") == first {
 		t.Error("other sums give the same folder")
+	}
+	if keyOf(Suite, 3, "go1") != suite {
+		t.Error("other sums of the cluster give the suite another folder: it would be built again for nothing")
+	}
+	first = key("go1")
+	if err := os.WriteFile(filepath.Join(root, "sandbox", "e2e", "go.sum"), []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if keyOf(Suite, 3, "go1") == suite {
+		t.Error("other sums give the suite the same folder")
+	}
+	if key("go1") != first {
+		t.Error("other sums of the suite give the cluster another folder: half an hour of building for nothing")
 	}
 }
 
@@ -174,6 +192,24 @@ func TestBuildOne(t *testing.T) {
 	}
 }
 
+// TestBuildTests: the tests of a package, as a program.
+func TestBuildTests(t *testing.T) {
+	o, task := program(t, "package main\n\nfunc main() {}\n")
+	test := "package main\n\nimport \"testing\"\n\nfunc TestHello(t *testing.T) { t.Log(\"hello\") }\n"
+	if err := os.WriteFile(filepath.Join(o.Root, "sandbox", "m", "main_test.go"), []byte(test), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	task.program, task.test = "hello.test", true
+	if err := o.build(t.Context(), dir, task, "[1/1]"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(dir, "hello.test"), "-test.v").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestHello") {
+		t.Errorf("the program says %q, %v; want that its test passes", out, err)
+	}
+}
+
 func TestBuildFails(t *testing.T) {
 	o, task := program(t, "package main\n\nfunc main() { missing() }\n")
 	dir := t.TempDir()
@@ -181,7 +217,7 @@ func TestBuildFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "build hello") || !strings.Contains(err.Error(), "undefined: missing") {
 		t.Errorf("error %v, want the program and the compiler's words", err)
 	}
-	if done, err := complete(dir, nil); err != nil || done {
+	if done, err := complete(Cluster, dir, nil); err != nil || done {
 		t.Errorf("a folder without definitions counts as complete: %t, %v", done, err)
 	}
 }
@@ -190,7 +226,7 @@ func TestComplete(t *testing.T) {
 	dir := t.TempDir()
 	tasks := []task{{program: "a"}}
 	for _, f := range []string{"a", crdMarker} {
-		if done, err := complete(dir, tasks); err != nil || done {
+		if done, err := complete(Cluster, dir, tasks); err != nil || done {
 			t.Errorf("without %s: complete is %t, %v", f, done, err)
 		}
 		path := filepath.Join(dir, f)
@@ -201,8 +237,14 @@ func TestComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if done, err := complete(dir, tasks); err != nil || !done {
+	if done, err := complete(Cluster, dir, tasks); err != nil || !done {
 		t.Errorf("with all: complete is %t, %v", done, err)
+	}
+	if err := os.Remove(filepath.Join(dir, crdMarker)); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := complete(Suite, dir, tasks); err != nil || !done {
+		t.Errorf("a suite, which has no definitions: complete is %t, %v", done, err)
 	}
 }
 
