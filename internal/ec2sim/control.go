@@ -40,7 +40,7 @@ func (s *Sim) controlHandler() http.Handler {
 
 	taking(mux, "POST", "faults", func() Fault { return Fault{} }, s.Inject)
 	taking(mux, "POST", "instances", func() Instance { return Instance{} }, s.AddInstance)
-	taking(mux, "PUT", "delays", s.Delays, func(d Delays) error { s.SetDelays(d); return nil })
+	taking(mux, "PUT", "delays", s.Delays, s.SetDelays)
 	taking(mux, "PUT", "lag", func() map[string]Duration { return nil }, s.SetReadLag)
 	taking(mux, "PUT", "quotas", func() Quotas { return Quotas{} }, func(q Quotas) error { s.SetQuotas(q); return nil })
 	taking(mux, "PUT", "throttling", func() throttleState { return throttleState{} },

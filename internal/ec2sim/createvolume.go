@@ -16,8 +16,14 @@ const tokenMemory = 12 * time.Hour
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html
 const maxToken = 64
 
-// after is now and a delay.
-func (r *request) after(d Duration) time.Time { return r.now.Add(time.Duration(d)) }
+// after is now and a delay, which this call draws where delays have a spread.
+func (r *request) after(d Duration) time.Time {
+	drawn := r.sim.draws.draw(d, r.sim.delays.Spread)
+	if d > 0 && r.sim.cfg.Drew != nil {
+		r.sim.cfg.Drew(r.action.name, drawn)
+	}
+	return r.now.Add(drawn)
+}
 
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVolume.html
 func createVolume(r *request) (stampable, *APIError) {

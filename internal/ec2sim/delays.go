@@ -3,11 +3,19 @@ package ec2sim
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
 )
 
 // Delays say how long each passing state lasts. The zero value: no time at all.
 type Delays struct {
+	// Spread makes the delays that follow medians: each call that begins a
+	// state draws how long it lasts from a log-normal distribution, whose tail
+	// is long on the slow side as EC2's is. It is the distribution's sigma, 0
+	// to maxSpread: with 0.4 one call in a hundred takes 2.5 times the median.
+	// 0: every call takes the delay itself.
+	Spread     float64  `json:"spread"`
 	Create     Duration `json:"create"`     // volume: creating
 	Delete     Duration `json:"delete"`     // volume: deleting
 	Attach     Duration `json:"attach"`     // attachment: attaching
@@ -46,6 +54,35 @@ func DefaultDelays() Delays {
 		// (SnapshotCreationPerVolumeRateExceeded)
 		SnapshotSpacing: Duration(15 * time.Second),
 	}
+}
+
+// maxSpread bounds Delays.Spread: beyond it the tail is longer than any wait.
+const maxSpread = 2
+
+// widestDraw cuts the distribution's tails: no draw is further from the median
+// than this many sigmas, which one in 370 would be.
+const widestDraw = 3
+
+func (d Delays) check() error {
+	if d.Spread < 0 || d.Spread > maxSpread {
+		return fmt.Errorf("delays with spread %v: want 0 (none) to %d", d.Spread, maxSpread)
+	}
+	return nil
+}
+
+// draws draws delays, the same ones in the same order for the same seed. The
+// caller holds Sim.mu.
+type draws struct{ source *rand.Rand }
+
+func newDraws(seed uint64) draws { return draws{rand.New(rand.NewPCG(seed, 0))} }
+
+// draw draws a delay of a median.
+func (d draws) draw(median Duration, spread float64) time.Duration {
+	if median == 0 || spread == 0 {
+		return time.Duration(median)
+	}
+	sigmas := min(max(d.source.NormFloat64(), -widestDraw), widestDraw)
+	return time.Duration(float64(median) * math.Exp(sigmas*spread))
 }
 
 // Duration is a time.Duration that JSON shows as "1.5s".

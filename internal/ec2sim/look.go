@@ -80,10 +80,14 @@ func (s *Sim) Delays() Delays {
 }
 
 // SetDelays changes the delays of states that begin from now on.
-func (s *Sim) SetDelays(d Delays) {
+func (s *Sim) SetDelays(d Delays) error {
+	if err := d.check(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delays = d
+	return nil
 }
 
 // Quotas are the account's limits in force.

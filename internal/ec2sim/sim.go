@@ -35,6 +35,11 @@ type Config struct {
 	Disks Disks
 	// Delays are how long passing states last; nil: DefaultDelays.
 	Delays *Delays
+	// Seed chooses what is drawn where delays have a spread.
+	Seed uint64
+	// Drew is told how long each state lasts that a call of an action begins,
+	// while the call is handled; nil: nobody is.
+	Drew func(action string, lasts time.Duration)
 	// Quotas are the account's limits; nil: none but those every volume has.
 	Quotas Quotas
 	// Throttle has EC2's token buckets refuse what is too fast.
@@ -59,6 +64,7 @@ type Sim struct {
 	mu          sync.Mutex
 	store       *store
 	delays      Delays
+	draws       draws
 	quotas      Quotas
 	policies    map[string]*iam.Policy
 	throttle    throttle
@@ -79,6 +85,9 @@ func New(cfg Config) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := cfg.Delays.check(); err != nil {
+		return nil, err
+	}
 	st, err := openStore(cfg.StateDir, cfg.Disks.Vacant)
 	if err != nil {
 		return nil, err
@@ -91,6 +100,7 @@ func New(cfg Config) (*Sim, error) {
 		zones:       zones,
 		store:       st,
 		delays:      *cfg.Delays,
+		draws:       newDraws(cfg.Seed),
 		quotas:      cfg.Quotas,
 		policies:    maps.Clone(cfg.Principals),
 		throttle:    throttle{on: cfg.Throttle},

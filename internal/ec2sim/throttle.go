@@ -65,6 +65,16 @@ func (s *Sim) Throttled() bool {
 	return s.throttle.on
 }
 
+// Bucket is the token bucket of an action: how many calls it holds, and how
+// many come back in a second; false if the action is not modelled.
+func (s *Sim) Bucket(action string) (size, perSecond float64, ok bool) {
+	a := s.actions[action]
+	if a == nil {
+		return 0, 0, false
+	}
+	return a.bucket.size, a.bucket.perSecond, true
+}
+
 // throttled refuses a call for which there is no token. The three big
 // describes have a smaller bucket for calls without filter and paging; an id
 // list counts as a filter here, which AWS's page leaves open.
