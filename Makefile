@@ -81,9 +81,11 @@ test-sandbox: packages tools build ## The sandbox itself: side by side, killed, 
 	go test -count=1 -timeout 30m -tags vm ./internal/sandbox/...
 
 ##@ Measure
-.PHONY: bench-sandbox
+.PHONY: bench-sandbox bench-driver
 bench-sandbox: packages tools ## Times of sandbox, claim to running Pod, and the driver's share
 	@go run ./test/bench/sandbox
+bench-driver: go-version ## What the driver adds to EC2's own time at 1,000 volumes, and asks of EC2 (BENCH_FLAGS=-h lists the flags)
+	@go run ./test/bench/driver $(BENCH_FLAGS)
 
 ##@ Keep in order
 .PHONY: generate fmt verify clean

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-dev/holdfast/internal/ec2sim"
+)
+
+// TestRun: the whole measurement, of a few volumes at an EC2 that takes no
+// time. What it measures is for a reader to judge; that it measures is held here.
+func TestRun(t *testing.T) {
+	o := options{
+		ec2Listen: "127.0.0.1:0", workers: 4, volumes: 3, throttled: 3, instances: 3, seed: 1, limit: time.Minute, log: t.TempDir() + "/log", node: true,
+		delays: ec2sim.Delays{Create: ec2sim.Duration(50 * time.Millisecond), Attach: ec2sim.Duration(50 * time.Millisecond), Detach: ec2sim.Duration(50 * time.Millisecond)},
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), o, &out); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for why, want := range map[string]string{
+		"both runs create all volumes with one change each, and leak none": `(?s)created +3 .* 1\.00 .* CreateVolume 3.*created +3 .* 1\.00 .* CreateVolume 3`,
+		"volumes are attached":    `attached +3 .*AttachVolume 3`,
+		"volumes are grown":       `modified +3 .*ModifyVolume 3`,
+		"volumes are copied":      `snapshotted +3 .*CreateSnapshot 3`,
+		"volumes are detached":    `detached +3 .*DetachVolume 3`,
+		"snapshots are deleted":   `unsnapshotted +3 .*DeleteSnapshot 3`,
+		"volumes are deleted":     `deleted +3 .*DeleteVolume 3`,
+		"nothing fails":           `client errors +0 +0 +met`,
+		"nothing is left":         `leaked volumes, snapshots, attachments +0 +0 +met`,
+		"memory of the driver":    `controller's peak memory +[1-9]`,
+		"memory of the node":      `node process's memory at rest\*? +[1-9]`,
+		"the buckets' share told": `(?s)beyond it s\ncreated +[0-9]`,
+	} {
+		if !regexp.MustCompile(want).Match(out.Bytes()) {
+			t.Errorf("%s: nothing matches %s", why, want)
+		}
+	}
+	if bytes.Contains(out.Bytes(), []byte("does not model")) || t.Failed() {
+		t.Errorf("printed:\n%s", &out)
+	}
+}
+
+// TestCrewRepeats: what fails, and what is not settled yet, is asked for again,
+// and counted.
+func TestCrewRepeats(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[int]int{}
+	out := work(t.Context(), 2, 3, func(_ context.Context, i int) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[i]++
+		switch {
+		case i == 0 && asked[0] == 1:
+			return true, status.Error(codes.Aborted, "come again")
+		case i == 1 && asked[1] == 1:
+			return false, nil
+		}
+		return true, nil
+	})
+	if diff := cmp.Diff(map[int]int{0: 2, 1: 2, 2: 1}, asked); diff != "" {
+		t.Errorf("how often each volume was asked for (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(map[codes.Code]int{codes.Aborted: 1}, out.errors); diff != "" {
+		t.Errorf("errors by code (-want +got)\n%s", diff)
+	}
+	if out.settled != 3 || len(out.answered) != 3 || out.failures() != 1 {
+		t.Errorf("settled %d, answered %d, failures %d; want 3, 3, 1", out.settled, len(out.answered), out.failures())
+	}
+	if slowest := quantile(out.answered, 1); slowest < backoffFirst {
+		t.Errorf("the slowest answer took %v: a volume's time begins with its first request, so the pause of %v counts", slowest, backoffFirst)
+	}
+}
+
+// TestCrewGivesUp: a phase that does not settle ends with its context and says how far it came.
+func TestCrewGivesUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	out := work(ctx, 2, 2, func(_ context.Context, i int) (bool, error) {
+		if i == 0 {
+			return true, nil
+		}
+		return false, errors.New("never")
+	})
+	if out.settled != 1 || out.failures() != 1 {
+		t.Errorf("settled %d, failures %d; want 1 and 1", out.settled, out.failures())
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for before, want := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 3: 8 * time.Second, 9: 5 * time.Minute, 100: 5 * time.Minute} {
+		if got := backoff(before); got != want {
+			t.Errorf("backoff after %d tries is %v, want %v", before, got, want)
+		}
+	}
+}
+
+// TestTraffic: calls are sorted into what the figures are made of.
+func TestTraffic(t *testing.T) {
+	r, err := newRegion(options{ec2Listen: "127.0.0.1:0", instances: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.stop()
+	if got := r.bucketTime(traffic{accepted: map[string]int{"CreateVolume": 200, "AttachVolume": 60}}); got != 20*time.Second {
+		t.Errorf("200 creations need %v, want (200 - 100) / 5 a second = 20 s; 60 attachments need (60 - 50) / 5 = 2 s", got)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	sample := []time.Duration{4, 1, 3, 2}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 3, 0.99: 4, 1: 4} {
+		if got := quantile(sample, q); got != want {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if quantile(nil, 0.5) != 0 {
+		t.Error("the median of nothing is not 0")
+	}
+}
