@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Breach is what a rule function answers where its rule does not hold.
+type Breach struct {
+	Rule v1alpha1.Rule
+	// Field is the path of the field, as in "spec.resources.requests.storage".
+	Field string
+	// Found and Wanted are values as the user would write them.
+	Found, Wanted string
+	// Todo says what to do, as a sentence without a full stop.
+	Todo string
+}
+
+// Finding is a breach of a policy's rule, with what follows from it.
+type Finding struct {
+	Breach
+	Policy string
+	Action v1alpha1.Action
+}
+
+// Message names the policy, the rule, the field, the found and the wanted value, and what to do.
+func (f Finding) Message() string {
+	return fmt.Sprintf("StoragePolicy %q, rule %s: %s is %s, wanted is %s: %s", f.Policy, f.Rule, f.Field, f.Found, f.Wanted, f.Todo)
+}
+
+// Findings gives breaches of one object their action, less those that the
+// policy lets the object off.
+func (p *Policy) Findings(breaches []Breach, object map[string]string, n Namespace, now time.Time) []Finding {
+	var found []Finding
+	for _, b := range breaches {
+		if p.Exempts(b.Rule, object, n, now) {
+			continue
+		}
+		found = append(found, Finding{Breach: b, Policy: p.Name, Action: p.ActionOf(b.Rule)})
+	}
+	return found
+}
+
+// Ratchet keeps of the findings of a changed object those that it did not have
+// before: what is broken already stays editable, and is not made worse.
+func Ratchet(old, changed []Finding) []Finding {
+	type breach struct{ policy, rule, field, found string }
+	had := map[breach]bool{}
+	for _, f := range old {
+		had[breach{f.Policy, string(f.Rule), f.Field, f.Found}] = true
+	}
+	var fresh []Finding
+	for _, f := range changed {
+		if !had[breach{f.Policy, string(f.Rule), f.Field, f.Found}] {
+			fresh = append(fresh, f)
+		}
+	}
+	return fresh
+}
+
+// Verdict is the findings of one request by what follows from them.
+type Verdict struct {
+	Denied, Warned, Audited []Finding
+}
+
+// Judge sorts findings by their action.
+func Judge(findings []Finding) Verdict {
+	var v Verdict
+	for _, f := range findings {
+		switch f.Action {
+		case v1alpha1.Warn:
+			v.Warned = append(v.Warned, f)
+		case v1alpha1.Audit:
+			v.Audited = append(v.Audited, f)
+		default:
+			v.Denied = append(v.Denied, f)
+		}
+	}
+	return v
+}
