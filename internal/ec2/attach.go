@@ -64,7 +64,7 @@ func (c *Client) startAttach(ctx context.Context, id ebs.VolumeID, to ebs.Instan
 		return ebs.Attachment{}, err
 	}
 	if inst.has(id) { // the instance may still show a volume that is detached, so ask the volume
-		if att, err := c.attachmentOf(ctx, id, to); err != nil || att != nil {
+		if att, err := c.attachmentOf(ctx, id, to, 0); err != nil || att != nil {
 			return deref(att), err
 		}
 	}
@@ -79,7 +79,7 @@ func (c *Client) startAttach(ctx context.Context, id ebs.VolumeID, to ebs.Instan
 			return ebs.Attachment{}, c.explainZones(ctx, id, to, inst, err)
 		case errors.Is(err, ebs.ErrInUse), errors.Is(err, ebs.ErrNotReady), errors.Is(err, ebs.ErrMaybeAccepted) && ctx.Err() == nil:
 			// In use by this very instance where an earlier call, or this one's first try, was accepted.
-			att, lookErr := c.attachmentOf(ctx, id, to)
+			att, lookErr := c.attachmentOf(ctx, id, to, 0)
 			if lookErr != nil || att != nil {
 				return deref(att), lookErr
 			}
@@ -145,10 +145,10 @@ func (c *Client) explainZones(ctx context.Context, id ebs.VolumeID, to ebs.Insta
 }
 
 // attachmentOf is the attachment of a volume to an instance as the volume
-// shows it, nil where it shows none at all, ErrAttachedElsewhere where it shows
-// another instance's.
-func (c *Client) attachmentOf(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID) (*ebs.Attachment, error) {
-	vol, err := c.Volume(ctx, id)
+// shows it within a time, nil where it shows none at all, ErrAttachedElsewhere
+// where it shows another instance's.
+func (c *Client) attachmentOf(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID, within time.Duration) (*ebs.Attachment, error) {
+	vol, err := c.volumeWithin(ctx, id, within)
 	if err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", id, err)
 	}
@@ -180,8 +180,8 @@ func (c *Client) waitAttached(ctx context.Context, att ebs.Attachment) (ebs.Atta
 	}
 	start, seen := c.clock.Now(), false
 	log := stateLogger(ctx, att.Volume, string(ebs.Attached))
-	err := c.poll(ctx, attachmentPolls, func(ctx context.Context) (bool, error) {
-		now, err := c.attachmentOf(ctx, att.Volume, att.Instance)
+	err := c.watch(ctx, attachPolls, func(ctx context.Context, within time.Duration) (bool, error) {
+		now, err := c.attachmentOf(ctx, att.Volume, att.Instance, within)
 		switch lagging := !seen && c.clock.Since(start) < appearWithin; {
 		case errors.Is(err, ebs.ErrNotFound) && lagging:
 			return false, nil
@@ -235,7 +235,7 @@ func (c *Client) Detach(ctx context.Context, id ebs.VolumeID, from ebs.InstanceI
 
 // detachRefused judges EC2's refusal by what it shows.
 func (c *Client) detachRefused(ctx context.Context, id ebs.VolumeID, from ebs.InstanceID, refusal error) error {
-	att, err := c.attachmentOf(ctx, id, from)
+	att, err := c.attachmentOf(ctx, id, from, 0)
 	switch {
 	case errors.Is(err, ebs.ErrNotFound), errors.Is(err, ebs.ErrAttachedElsewhere):
 		return nil
@@ -252,17 +252,16 @@ func (c *Client) detachRefused(ctx context.Context, id ebs.VolumeID, from ebs.In
 	return fmt.Errorf("volume %s stays %s to %s: %w", id, att.State, from, refusal)
 }
 
-// looksBeforeInstance is how many looks at the volume a detach waits before it
-// asks whether the instance still lives: usually it does, and the call is saved.
-const looksBeforeInstance = 3
+// instanceAfter is how long a detach waits before it asks whether the instance
+// still lives, and between two such questions: usually it does, and the call is saved.
+const instanceAfter = 10 * time.Second
 
 // waitDetached waits until a volume shows no attachment to an instance.
 func (c *Client) waitDetached(ctx context.Context, id ebs.VolumeID, from ebs.InstanceID) error {
-	looks, state := 0, ebs.Detaching
+	asked, state := c.clock.Now(), ebs.Detaching
 	log := stateLogger(ctx, id, "detached")
-	err := c.poll(ctx, attachmentPolls, func(ctx context.Context) (bool, error) {
-		looks++
-		att, err := c.attachmentOf(ctx, id, from)
+	err := c.watch(ctx, detachPolls, func(ctx context.Context, within time.Duration) (bool, error) {
+		att, err := c.attachmentOf(ctx, id, from, within)
 		switch {
 		case errors.Is(err, ebs.ErrNotFound), errors.Is(err, ebs.ErrAttachedElsewhere), err == nil && att == nil:
 			return true, nil
@@ -271,9 +270,10 @@ func (c *Client) waitDetached(ctx context.Context, id ebs.VolumeID, from ebs.Ins
 		}
 		state = att.State
 		log(string(state))
-		if looks < looksBeforeInstance {
+		if c.clock.Since(asked) < instanceAfter {
 			return false, nil
 		}
+		asked = c.clock.Now()
 		_, err = c.instance(ctx, from)
 		return errors.Is(err, ebs.ErrInstanceNotFound), nil
 	})

@@ -220,7 +220,7 @@ func TestAttachTakesTheNextNameWhenOneIsInUse(t *testing.T) {
 		if c.action != "DescribeInstances" {
 			return nil
 		}
-		return &reply{200, `<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>` + c.form.Get("InstanceId.1") +
+		return &reply{200, `<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>` + c.form.Get("Filter.1.Value.1") +
 			`</instanceId><instanceState><code>16</code><name>running</name></instanceState></item></instancesSet></item></reservationSet></DescribeInstancesResponse>`}
 	})
 	one, two := r.volume("one"), r.volume("two")

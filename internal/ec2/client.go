@@ -26,6 +26,8 @@ type Client struct {
 	clock clock.Clock
 	names *deviceNames
 
+	lookups lookups
+
 	metrics *Metrics
 
 	// reached: EC2 has answered once.
@@ -59,7 +61,7 @@ func LoadConfig(ctx context.Context) (aws.Config, error) {
 // New makes a client.
 func New(cfg aws.Config, clk clock.Clock) *Client {
 	metrics := newMetrics()
-	return &Client{
+	c := &Client{
 		api: sdk.NewFromConfig(cfg, func(o *sdk.Options) {
 			o.HTTPClient = sentRecorder{next: o.HTTPClient}
 			o.APIOptions = append(o.APIOptions, metrics.install)
@@ -70,6 +72,8 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 		tokens:  map[string]int{},
 		unsure:  map[string]sentCreate{},
 	}
+	c.lookups = c.newLookups()
+	return c
 }
 
 // Reachable says whether EC2 has answered once, and asks it if not. Any answer

@@ -70,8 +70,8 @@ func TestEnsureVolumeMayHaveCopiedForOtherZones(t *testing.T) {
 	}
 	hidden := first(3)
 	r.intercept(func(c call) *reply {
-		if c.action == "DescribeVolumes" && c.form.Get("VolumeId.1") == "" && hidden() {
-			return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+		if c.by("tag:CSIVolumeName") && hidden() {
+			return noVolumes()
 		}
 		return nil
 	})

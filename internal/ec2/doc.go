@@ -13,6 +13,7 @@
 // missing for a while (appearWithin), and where a write answers a question
 // (detaching, device names) it is the write that is asked.
 //
-// Each wait polls at growing intervals and ends with its context. Nothing goes
-// on in the background.
+// Look-ups of single things that come at about the same time share calls, and so
+// do waits, which look at growing intervals (batcher, Client.watch). Each ends
+// with its own context. Nothing goes on in the background.
 package ec2

@@ -13,8 +13,9 @@ import (
 
 // instance is what attaching needs to know of an instance.
 type instance struct {
-	zone    ebs.Zone
-	devices map[string]ebs.VolumeID // by device name; may lag behind
+	zone       ebs.Zone
+	terminated bool
+	devices    map[string]ebs.VolumeID // by device name; may lag behind
 }
 
 // has says whether the instance's list of devices shows the volume.
@@ -32,24 +33,38 @@ func (c *Client) instance(ctx context.Context, id ebs.InstanceID) (instance, err
 	if !id.WellFormed() {
 		return instance{}, fmt.Errorf("%w: %q is no instance id", ebs.ErrInstanceNotFound, id)
 	}
-	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeInstancesOutput, error) {
-		return c.api.DescribeInstances(ctx, &sdk.DescribeInstancesInput{InstanceIds: []string{string(id)}})
-	})
-	if err != nil {
+	found, there, err := c.lookups.instances.get(ctx, id, 0)
+	switch {
+	case err != nil:
 		return instance{}, fmt.Errorf("look up instance %s: %w", id, err)
-	}
-	if len(out.Reservations) == 0 || len(out.Reservations[0].Instances) == 0 {
+	case !there:
 		return instance{}, fmt.Errorf("%w: instance %s", ebs.ErrInstanceNotFound, id)
-	}
-	found := out.Reservations[0].Instances[0]
-	if found.State != nil && found.State.Name == types.InstanceStateNameTerminated {
+	case found.terminated:
 		return instance{}, fmt.Errorf("%w: instance %s is terminated", ebs.ErrInstanceNotFound, id)
 	}
-	return instanceFrom(found), nil
+	return found, nil
+}
+
+func (c *Client) fetchInstances(ctx context.Context, ids []ebs.InstanceID) (map[ebs.InstanceID]instance, error) {
+	found := map[ebs.InstanceID]instance{}
+	pages := sdk.NewDescribeInstancesPaginator(c.api, &sdk.DescribeInstancesInput{Filters: filter("instance-id", ids...), MaxResults: aws.Int32(maxPage)})
+	for pages.HasMorePages() {
+		page, err := read(ctx, func(ctx context.Context) (*sdk.DescribeInstancesOutput, error) { return pages.NextPage(ctx) })
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				found[ebs.InstanceID(aws.ToString(i.InstanceId))] = instanceFrom(i)
+			}
+		}
+	}
+	return found, nil
 }
 
 func instanceFrom(i types.Instance) instance {
 	found := instance{devices: map[string]ebs.VolumeID{}}
+	found.terminated = i.State != nil && i.State.Name == types.InstanceStateNameTerminated
 	if i.Placement != nil {
 		found.zone = ebs.Zone{Name: aws.ToString(i.Placement.AvailabilityZone), ID: aws.ToString(i.Placement.AvailabilityZoneId)}
 	}

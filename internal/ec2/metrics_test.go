@@ -51,7 +51,7 @@ func TestMetrics(t *testing.T) {
 	}{
 		"refused": {
 			"a refusal has EC2's code, and no duration",
-			func(*region) {},
+			func(r *region) { r.FailNext("DescribeVolumes", "InvalidVolume.NotFound", 1) },
 			map[string]int{`aws_ebs_csi_api_request_errors_total{code="InvalidVolume.NotFound",request="DescribeVolumes"}`: 1},
 		},
 		"throttled": {

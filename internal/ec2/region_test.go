@@ -136,6 +136,9 @@ type call struct {
 	form   url.Values
 }
 
+// by says whether the call looks for something by that filter.
+func (c call) by(filter string) bool { return c.form.Get("Filter.1.Name") == filter }
+
 // wire stands between client and simulator.
 type wire struct {
 	sim http.Handler
@@ -154,6 +157,11 @@ type reply struct {
 
 func refusal(status int, code, message string) *reply {
 	return &reply{status, fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>r</RequestID></Response>", code, message)}
+}
+
+// noVolumes is the answer to a look-up that finds nothing.
+func noVolumes() *reply {
+	return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
 }
 
 // intercept sets what happens to calls from now on.

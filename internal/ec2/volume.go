@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -56,7 +57,7 @@ func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.
 			return ebs.Volume{}, err
 		}
 	}
-	vol, err = c.waitCreated(ctx, vol)
+	vol, err = c.waitCreated(ctx, want.Name, vol)
 	if errors.Is(err, ebs.ErrVanished) {
 		c.useUpToken(want.Name)
 	}
@@ -112,8 +113,8 @@ func (c *Client) sentElsewhere(ctx context.Context, name string, zone ebs.Zone) 
 	if until.IsZero() || where == zone {
 		return nil, nil
 	}
-	err = c.poll(ctx, lagPolls, func(ctx context.Context) (bool, error) {
-		found, err = c.volumeByName(ctx, name)
+	err = c.watch(ctx, lagPolls, func(ctx context.Context, within time.Duration) (bool, error) {
+		found, err = c.namedWithin(ctx, name, within)
 		return found != nil || !c.clock.Now().Before(until), err
 	})
 	return found, err
@@ -128,9 +129,9 @@ func (c *Client) behindToken(ctx context.Context, name string, refusal error) (*
 	}
 	var found *ebs.Volume
 	start := c.clock.Now()
-	err := c.poll(ctx, lagPolls, func(ctx context.Context) (bool, error) {
+	err := c.watch(ctx, lagPolls, func(ctx context.Context, within time.Duration) (bool, error) {
 		var err error
-		found, err = c.volumeByName(ctx, name)
+		found, err = c.namedWithin(ctx, name, within)
 		return found != nil || c.clock.Since(start) >= appearWithin, err
 	})
 	return found, err
@@ -235,23 +236,29 @@ func (c *Client) chooseZone(ctx context.Context, name string) (ebs.Zone, error) 
 	return zones[sum.Sum32()%uint32(len(zones))], nil
 }
 
+// goneAfter is for how long a volume that was shown before must be missing from
+// reads until it is taken for gone: reads may lag, one behind the other.
+const goneAfter = time.Second
+
 // waitCreated waits until a volume is available or in use. A volume that is not
 // shown yet is waited for, one that is not shown any more has vanished: EC2
 // accepts a volume and lets it go again when its key cannot be used
 // (https://github.com/kubernetes-sigs/aws-ebs-csi-driver/issues/3010).
-func (c *Client) waitCreated(ctx context.Context, vol ebs.Volume) (ebs.Volume, error) {
+func (c *Client) waitCreated(ctx context.Context, name string, vol ebs.Volume) (ebs.Volume, error) {
 	if usable(vol.State) {
 		return vol, nil
 	}
-	start, misses, seen := c.clock.Now(), 0, false
+	start, missing, seen := c.clock.Now(), time.Time{}, false
 	log := stateLogger(ctx, vol.ID, "available")
-	err := c.poll(ctx, creationPolls, func(ctx context.Context) (bool, error) {
-		now, err := c.Volume(ctx, vol.ID)
+	err := c.watch(ctx, creationPolls, func(ctx context.Context, within time.Duration) (bool, error) {
+		now, err := c.newVolume(ctx, name, vol.ID, within)
 		switch {
 		case errors.Is(err, ebs.ErrNotFound):
-			misses++
+			if missing.IsZero() {
+				missing = c.clock.Now()
+			}
 			switch {
-			case seen && misses >= 2:
+			case seen && c.clock.Since(missing) >= goneAfter:
 				return false, vanished(vol)
 			case !seen && c.clock.Since(start) >= appearWithin:
 				// Its token stays in use: under a fresh one a volume that is
@@ -262,7 +269,7 @@ func (c *Client) waitCreated(ctx context.Context, vol ebs.Volume) (ebs.Volume, e
 		case err != nil:
 			return false, fmt.Errorf("look at volume %s: %w", vol.ID, err)
 		}
-		vol, misses, seen = now, 0, true
+		vol, missing, seen = now, time.Time{}, true
 		log(string(vol.State))
 		switch vol.State {
 		case ebs.VolumeDeleting, ebs.VolumeDeleted:
@@ -276,6 +283,22 @@ func (c *Client) waitCreated(ctx context.Context, vol ebs.Volume) (ebs.Volume, e
 		return ebs.Volume{}, fmt.Errorf("wait for volume %s, in state %s: %w", vol.ID, vol.State, err)
 	}
 	return vol, nil
+}
+
+// newVolume looks at a volume that was just made: by its name, as the look-ups
+// before a create do, so that they share their calls; and by its id where the
+// name does not show it.
+func (c *Client) newVolume(ctx context.Context, name string, id ebs.VolumeID, within time.Duration) (ebs.Volume, error) {
+	volumes, _, err := c.lookups.named.get(ctx, name, within)
+	if err != nil {
+		return ebs.Volume{}, err
+	}
+	for _, v := range volumes {
+		if v.ID == id {
+			return v, nil
+		}
+	}
+	return c.Volume(ctx, id)
 }
 
 func usable(s ebs.VolumeState) bool { return s == ebs.VolumeAvailable || s == ebs.VolumeInUse }
@@ -372,54 +395,13 @@ func zoneNames(zones []ebs.Zone) string {
 
 // Volume looks a volume up; ErrNotFound where there is none.
 func (c *Client) Volume(ctx context.Context, id ebs.VolumeID) (ebs.Volume, error) {
-	if !id.WellFormed() {
-		return ebs.Volume{}, fmt.Errorf("%w: %q is no volume id", ebs.ErrNotFound, id)
-	}
-	volumes, err := c.describeVolumes(ctx, &sdk.DescribeVolumesInput{VolumeIds: []string{string(id)}})
-	if err != nil {
-		return ebs.Volume{}, err
-	}
-	if len(volumes) == 0 {
-		return ebs.Volume{}, fmt.Errorf("%w: volume %s", ebs.ErrNotFound, id)
-	}
-	return volumes[0], nil
+	return c.volumeWithin(ctx, id, 0)
 }
 
 // volumeByName looks for the volume that carries a name; nil where EC2 shows
 // none that is there to stay.
 func (c *Client) volumeByName(ctx context.Context, name string) (*ebs.Volume, error) {
-	volumes, err := c.describeVolumes(ctx, &sdk.DescribeVolumesInput{Filters: tagFilter(ebs.TagVolumeName, name)})
-	if err != nil {
-		return nil, err
-	}
-	var found []ebs.Volume
-	for _, v := range volumes {
-		if v.Tags[ebs.TagVolumeName] == name && v.Exists() {
-			found = append(found, v)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return nil, nil
-	case 1:
-		return &found[0], nil
-	}
-	return nil, fmt.Errorf("%w: %d volumes carry the tag %s=%s, among them %s and %s: delete or rename all but one", ebs.ErrNotReady, len(found), ebs.TagVolumeName, name, found[0].ID, found[1].ID)
-}
-
-func (c *Client) describeVolumes(ctx context.Context, in *sdk.DescribeVolumesInput) ([]ebs.Volume, error) {
-	var volumes []ebs.Volume
-	pages := sdk.NewDescribeVolumesPaginator(c.api, in)
-	for pages.HasMorePages() {
-		page, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesOutput, error) { return pages.NextPage(ctx) })
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range page.Volumes {
-			volumes = append(volumes, volumeFrom(v))
-		}
-	}
-	return volumes, nil
+	return c.namedWithin(ctx, name, 0)
 }
 
 // DeleteVolume deletes a volume; one that does not exist, or is being deleted, is no error.
@@ -451,14 +433,6 @@ func stateLogger(ctx context.Context, id ebs.VolumeID, desired string) func(actu
 		}
 		last = actual
 	}
-}
-
-// tagFilter finds what carries a tag. EC2 takes * and ? in a filter for
-// wildcards unless they are escaped.
-// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
-func tagFilter(key, value string) []types.Filter {
-	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(value)
-	return []types.Filter{{Name: aws.String("tag:" + key), Values: []string{escaped}}}
 }
 
 // tagSpecification is the tags of a create, in the order of their keys.

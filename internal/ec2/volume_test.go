@@ -86,8 +86,8 @@ func TestEnsureVolumeAfterALostAnswer(t *testing.T) {
 	// The look-up by tag does not show it yet: the token finds it.
 	hidden := first(1)
 	r.intercept(func(c call) *reply {
-		if c.action == "DescribeVolumes" && c.form.Get("VolumeId.1") == "" && hidden() {
-			return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+		if c.by("tag:CSIVolumeName") && hidden() {
+			return noVolumes()
 		}
 		return nil
 	})
@@ -121,8 +121,8 @@ func TestEnsureVolumeAfterALostAnswerElsewhere(t *testing.T) {
 	}
 	hidden := first(3)
 	r.intercept(func(c call) *reply {
-		if c.action == "DescribeVolumes" && c.form.Get("VolumeId.1") == "" && hidden() {
-			return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+		if c.by("tag:CSIVolumeName") && hidden() {
+			return noVolumes()
 		}
 		return nil
 	})
@@ -199,13 +199,10 @@ func TestEnsureVolumeThatVanishes(t *testing.T) {
 func TestEnsureVolumeThatIsLongNotShown(t *testing.T) {
 	r := newRegion(t)
 	r.intercept(func(c call) *reply {
-		switch {
-		case c.action != "DescribeVolumes":
-			return nil
-		case c.form.Get("VolumeId.1") != "":
-			return refusal(400, "InvalidVolume.NotFound", "The volume '"+c.form.Get("VolumeId.1")+"' does not exist.")
+		if c.action == "DescribeVolumes" {
+			return noVolumes()
 		}
-		return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+		return nil
 	})
 	cloud := r.client()
 	if _, err := cloud.EnsureVolume(t.Context(), request("pvc-1")); !errors.Is(err, ebs.ErrNotReady) || !errors.Is(err, ebs.ErrMaybeAccepted) {
@@ -226,8 +223,8 @@ func TestEnsureVolumeNeverTakesAFreshTokenTooSoon(t *testing.T) {
 	existing := r.volume("pvc-1")
 	hidden := first(3) // reads lag behind writes for a few seconds
 	r.intercept(func(c call) *reply {
-		if c.action == "DescribeVolumes" && c.form.Get("VolumeId.1") == "" && hidden() {
-			return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+		if c.by("tag:CSIVolumeName") && hidden() {
+			return noVolumes()
 		}
 		return nil
 	})
@@ -249,8 +246,8 @@ func TestEnsureVolumeAtTheQuota(t *testing.T) {
 		hidden := first(1)
 		return func(c call) *reply {
 			switch {
-			case c.action == "DescribeVolumes" && c.form.Get("VolumeId.1") == "" && hidden():
-				return &reply{200, "<DescribeVolumesResponse><volumeSet/></DescribeVolumesResponse>"}
+			case c.by("tag:CSIVolumeName") && hidden():
+				return noVolumes()
 			case c.action == "CreateVolume": // the quota is checked before the token
 				return refusal(400, "VolumeLimitExceeded", "You have exceeded your maximum volume limit.")
 			}
@@ -269,10 +266,10 @@ func TestEnsureVolumeAtTheQuota(t *testing.T) {
 // DRIVER rule 4: reads that lag, and a volume that is in use at the retry.
 func TestEnsureVolumeWaitsOutLaggingReads(t *testing.T) {
 	r := newRegion(t)
-	hidden := first(3)
+	hidden := first(7) // the look-up before the create, and three by name and by id each after it
 	r.intercept(func(c call) *reply {
-		if id := c.form.Get("VolumeId.1"); c.action == "DescribeVolumes" && id != "" && hidden() {
-			return refusal(400, "InvalidVolume.NotFound", "The volume '"+id+"' does not exist.")
+		if c.action == "DescribeVolumes" && hidden() {
+			return noVolumes()
 		}
 		return nil
 	})
@@ -339,7 +336,7 @@ func TestEnsureVolumeKeepsNamesApart(t *testing.T) {
 		t.Errorf("the filter is %s: EC2 takes an unescaped * for anything", got)
 	}
 	r.intercept(func(c call) *reply { // whatever a look-up answers, only a volume of the very name counts
-		if c.action != "DescribeVolumes" || c.form.Get("VolumeId.1") != "" {
+		if !c.by("tag:CSIVolumeName") {
 			return nil
 		}
 		return &reply{200, "<DescribeVolumesResponse><volumeSet><item><volumeId>" + string(one.ID) + "</volumeId><size>10</size><volumeType>gp3</volumeType>" +

@@ -10,38 +10,53 @@ import (
 // cases; a create that is given up too early is found again by its next call.
 const appearWithin = 10 * time.Second
 
-// interval says how long to wait before each look: first, then next, growing by
-// factor up to most.
+// interval says how often a wait looks: within first at the beginning, later
+// within a share of the time waited so far, and never less than least, nor more
+// than most, after the look before.
 type interval struct {
-	first, next, most time.Duration
-	factor            float64
+	first, least, most time.Duration
+	share              float64
 }
 
 // Tuned so that what EC2 usually does is seen soon after it is done, at few
 // calls: creation takes 1.5 s in the median and 4 s at the 99th percentile,
-// attaching and detaching 1 to 4 s, a modification seconds until its size can
-// be used. An operation that takes d is seen at d × 1.5 at the latest.
+// attaching 2 s, detaching 3 s, a modification seconds until its size can be
+// used. Least is about an eighth of that: what is done is then seen a sixteenth
+// of its time later on average, be it one volume or a hundred, which share their
+// looks.
 var (
-	creationPolls     = interval{first: 750 * time.Millisecond, next: 500 * time.Millisecond, most: 5 * time.Second, factor: 1.5}
-	attachmentPolls   = interval{first: 500 * time.Millisecond, next: 500 * time.Millisecond, most: 5 * time.Second, factor: 1.5}
-	modificationPolls = interval{first: 500 * time.Millisecond, next: time.Second, most: 10 * time.Second, factor: 1.5}
-	lagPolls          = interval{first: time.Second, next: time.Second, most: 3 * time.Second, factor: 1.5}
+	creationPolls     = interval{first: 750 * time.Millisecond, least: 200 * time.Millisecond, most: 5 * time.Second, share: 0.125}
+	attachPolls       = interval{first: 750 * time.Millisecond, least: 260 * time.Millisecond, most: 5 * time.Second, share: 0.125}
+	detachPolls       = interval{first: 750 * time.Millisecond, least: 375 * time.Millisecond, most: 5 * time.Second, share: 0.125}
+	modificationPolls = interval{first: time.Second, least: time.Second, most: 10 * time.Second, share: 0.125}
+	lagPolls          = interval{first: time.Second, least: time.Second, most: 3 * time.Second, share: 0.25}
 )
 
-// poll looks again and again until look says done, fails, or ctx ends.
-func (c *Client) poll(ctx context.Context, every interval, look func(ctx context.Context) (done bool, err error)) error {
-	pause := every.first
-	next := every.next
+// next is how long the next look may take to come, after a time waited.
+func (i interval) next(waited time.Duration) time.Duration {
+	return min(max(i.least, i.first-waited, time.Duration(i.share*float64(waited))), i.most)
+}
+
+// watch looks again and again until look says done, fails, or ctx ends. It is
+// the look that takes its time: at most the time that it is given, less where
+// others look for something of the same kind before.
+func (c *Client) watch(ctx context.Context, every interval, look func(ctx context.Context, within time.Duration) (done bool, err error)) error {
+	start := c.clock.Now()
 	for {
-		if err := c.sleep(ctx, pause); err != nil {
+		if done, err := look(ctx, every.next(c.clock.Since(start))); done || err != nil {
 			return err
 		}
-		if done, err := look(ctx); done || err != nil {
-			return err
-		}
-		pause = next
-		next = min(time.Duration(float64(next)*every.factor), every.most)
 	}
+}
+
+// poll is watch for looks that take no time: it waits before each.
+func (c *Client) poll(ctx context.Context, every interval, look func(ctx context.Context) (done bool, err error)) error {
+	return c.watch(ctx, every, func(ctx context.Context, within time.Duration) (bool, error) {
+		if err := c.sleep(ctx, within); err != nil {
+			return false, err
+		}
+		return look(ctx)
+	})
 }
 
 // sleep waits for d or for the end of ctx.
