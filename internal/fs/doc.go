@@ -19,6 +19,10 @@
 // xfs, also where the device cannot be read any more a moment later; and a
 // filesystem that fsck cannot repair by itself (ErrDamaged) stays as it is.
 //
+// Options of mkfs (FormatOptions) act in those rows alone: what has a filesystem
+// keeps it as it is, so that volumes restored from one class's snapshot under
+// another class differ from that class and work.
+//
 // Tools: blkid, mkfs.ext3, mkfs.ext4, mkfs.xfs, fsck and its helpers, mount,
 // umount, blockdev, resize2fs, xfs_growfs. The names are taken from PATH.
 package fs

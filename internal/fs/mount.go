@@ -36,6 +36,7 @@ type Request struct {
 	Type     Type
 	Options  []string
 	ReadOnly bool
+	Format   FormatOptions // for a filesystem that is made
 }
 
 // Outcome says what Mount did.
@@ -69,7 +70,7 @@ func (m *Mounter) Mount(ctx context.Context, r Request) (Outcome, error) {
 		exec = keep
 	}
 	run := mountutils.NewSafeFormatAndMount(boundMounter{m.mounter, ctx}, exec)
-	err = run.FormatAndMount(r.Device, r.Target, string(as), mountOptions(as, r.Options, r.ReadOnly))
+	err = run.FormatAndMountSensitiveWithFormatOptions(r.Device, r.Target, string(as), mountOptions(as, r.Options, r.ReadOnly), nil, r.Format.arguments(as))
 	switch {
 	case keep.refused:
 		return Outcome{}, fmt.Errorf("%s held %s a moment ago and shows nothing now, it is not formatted: %w", r.Device, found.filesystem, ErrUnreadable)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 )
 
 // An ext filesystem whose beginning was overwritten looks empty to blkid, and
@@ -17,14 +19,20 @@ import (
 //
 // Layout: Linux, Documentation/filesystems/ext4/{super,journal,ifork}.rst.
 
-// extCopies are the places of the first copy, in block group 1, for each block
-// size: a group has eight times as many blocks as a block has bytes, and with
-// blocks of 1 KiB the first group begins at block 1.
-var extCopies = []struct{ blockBytes, offset int64 }{
-	{1 << 10, (8<<10 + 1) << 10},
-	{2 << 10, 16 << 10 * (2 << 10)},
-	{4 << 10, 32 << 10 * (4 << 10)},
-}
+// extCopies are the places of the first copy, in block group 1, for each size of
+// block and, with bigalloc, of cluster that mke2fs makes. A filesystem with so
+// many inodes that mke2fs made its groups smaller (bytesPerInode below the block
+// size) has its copy elsewhere and is not found.
+var extCopies = func() []int64 {
+	// With blocks of 1 KiB and no clusters the first group begins at block 1.
+	places := map[int64]bool{(8<<10 + 1) << 10: true}
+	for block := int64(minExtBlock); block <= maxExtBlock; block *= 2 {
+		for cluster := block; cluster <= maxExtCluster; cluster *= 2 {
+			places[groupClusters(block)*cluster] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(places))
+}()
 
 // remains is a superblock's copy.
 type remains struct {
@@ -45,30 +53,35 @@ func findRemains(device string) (*remains, error) {
 func scanRemains(device io.ReaderAt) (*remains, error) {
 	for _, place := range extCopies {
 		superblock := make([]byte, 1024)
-		_, err := device.ReadAt(superblock, place.offset)
+		_, err := device.ReadAt(superblock, place)
 		if errors.Is(err, io.EOF) {
-			continue // the device ends before
+			return nil, nil // the device ends before
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !isExtCopy(superblock, place.blockBytes) {
+		blockBytes, ok := isExtCopy(superblock, place)
+		if !ok {
 			continue
 		}
-		used, err := journalUsed(device, superblock, place.blockBytes)
-		return &remains{offset: place.offset, used: used}, err
+		used, err := journalUsed(device, superblock, blockBytes)
+		return &remains{offset: place, used: used}, err
 	}
 	return nil, nil
 }
 
 // isExtCopy reports whether this is the copy of a superblock in group 1 of an
-// ext filesystem with blocks of this size.
-func isExtCopy(superblock []byte, blockBytes int64) bool {
-	const magic = 0xEF53
+// ext filesystem that would have it at this place, and the size of its blocks.
+func isExtCopy(superblock []byte, place int64) (blockBytes int64, ok bool) {
+	const magic, mostLog = 0xEF53, 6
 	little := binary.LittleEndian
-	return little.Uint16(superblock[0x38:]) == magic &&
-		little.Uint32(superblock[0x18:]) <= 6 && int64(1024)<<little.Uint32(superblock[0x18:]) == blockBytes &&
-		little.Uint16(superblock[0x5A:]) == 1
+	log := little.Uint32(superblock[0x18:])
+	if little.Uint16(superblock[0x38:]) != magic || little.Uint16(superblock[0x5A:]) != 1 || log > mostLog {
+		return 0, false
+	}
+	blockBytes = minExtBlock << log
+	firstBlock, groupBlocks := int64(little.Uint32(superblock[0x14:])), int64(little.Uint32(superblock[0x20:]))
+	return blockBytes, (firstBlock+groupBlocks)*blockBytes == place
 }
 
 // journalUsed reports whether the filesystem's journal has ever been written

@@ -31,6 +31,10 @@ func (e extImage) build(size, offset int64) io.ReaderAt {
 	little.PutUint32(superblock[0x18:], e.logBlock)
 	little.PutUint16(superblock[0x38:], 0xEF53)
 	little.PutUint16(superblock[0x5A:], e.group)
+	little.PutUint32(superblock[0x20:], 8192<<e.logBlock)
+	if e.logBlock == 0 {
+		little.PutUint32(superblock[0x14:], 1)
+	}
 	if !e.journal {
 		return bytes.NewReader(device)
 	}
@@ -94,5 +98,36 @@ func TestScanRemains(t *testing.T) {
 	}
 	if got, err := scanRemains(bytes.NewReader(make([]byte, 1<<20))); got != nil || err != nil {
 		t.Errorf("a device that ends before the first copy has none: %v, %v", got, err)
+	}
+}
+
+// TestFindRemains: whatever options a filesystem was made with, the copy of its
+// superblock is found once its beginning is gone.
+func TestFindRemains(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options FormatOptions
+		offset  int64
+	}{
+		"as mke2fs likes":         {FormatOptions{}, 128 << 20},
+		"blocks of 1 KiB":         {FormatOptions{BlockBytes: 1024}, 8<<20 + 1024},
+		"blocks of 2 KiB":         {FormatOptions{BlockBytes: 2048}, 32 << 20},
+		"blocks of 8 KiB":         {FormatOptions{BlockBytes: 8192}, 65528 * 8192},
+		"clusters":                {FormatOptions{BigAlloc: true}, 2 << 30},
+		"clusters of 8 KiB":       {FormatOptions{BigAlloc: true, ClusterBytes: 8192}, 256 << 20},
+		"1 KiB in clusters":       {FormatOptions{BigAlloc: true, BlockBytes: 1024}, 128 << 20},
+		"8 KiB in clusters":       {FormatOptions{BigAlloc: true, BlockBytes: 8192, ClusterBytes: 16384}, 65528 * 16384},
+		"other inodes":            {FormatOptions{InodeBytes: 512, BytesPerInode: 8192}, 128 << 20},
+		"folders to be encrypted": {FormatOptions{Encrypt: true}, 128 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			device := makeOn(t, Ext4, 3*gib, tc.options)
+			if err := clearHead(device); err != nil {
+				t.Fatal(err)
+			}
+			found, err := findRemains(device)
+			if diff := cmp.Diff(&remains{offset: tc.offset}, found, cmp.AllowUnexported(remains{})); diff != "" || err != nil {
+				t.Errorf("%v (-want +got)\n%s", err, diff)
+			}
+		})
 	}
 }
