@@ -59,7 +59,7 @@ func NewControllerService(v Volumes, s Snapshots, t Tagging) *ControllerService 
 
 // CreateVolume makes a volume, empty, from a snapshot or as a copy of another volume.
 func (s *ControllerService) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	want, err := parseCreateVolume(req, s.tagging)
+	want, volumeContext, err := parseCreateVolume(req, s.tagging)
 	if err != nil {
 		return nil, grpcError(err)
 	}
@@ -68,12 +68,13 @@ func (s *ControllerService) CreateVolume(ctx context.Context, req *csi.CreateVol
 		return nil, grpcError(fmt.Errorf("create volume %q: %w", want.Name, err))
 	}
 	logr.FromContextOrDiscard(ctx).Info("CreateVolume: ready", "volumeID", vol.ID, "zone", vol.Zone.Name, "sizeGiB", vol.Size, "type", vol.Type)
-	return createVolumeResponse(vol, req.GetVolumeContentSource()), nil
+	return createVolumeResponse(vol, volumeContext, req.GetVolumeContentSource()), nil
 }
 
 // createVolumeResponse is the one answer for new and found volumes.
-func createVolumeResponse(vol ebs.Volume, source *csi.VolumeContentSource) *csi.CreateVolumeResponse {
+func createVolumeResponse(vol ebs.Volume, volumeContext map[string]string, source *csi.VolumeContentSource) *csi.CreateVolumeResponse {
 	answer := &csi.CreateVolumeResponse{Volume: csiVolume(vol)}
+	answer.Volume.VolumeContext = volumeContext
 	answer.Volume.ContentSource = source
 	return answer
 }
@@ -163,7 +164,11 @@ func (s *ControllerService) ValidateVolumeCapabilities(ctx context.Context, req 
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
 	}
-	if _, err := parseVolumeParameters(req.GetParameters()); err != nil {
+	params, err := parseVolumeParameters(req.GetParameters())
+	if err == nil {
+		err = checkFormat(params.format, req.GetVolumeCapabilities(), 0)
+	}
+	if err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{

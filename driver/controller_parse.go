@@ -37,46 +37,54 @@ func volumeID(id string) (ebs.VolumeID, error) {
 	return ebs.VolumeID(id), nil
 }
 
-// parseCreateVolume reads and judges the whole request before anything is done in EC2.
-func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (ebs.VolumeRequest, error) {
+// parseCreateVolume reads and judges the whole request before anything is done
+// in EC2. The volume context is what the node will have to know.
+func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (want ebs.VolumeRequest, volumeContext map[string]string, err error) {
 	if err := checkName(req.GetName()); err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
 	if len(req.GetMutableParameters()) > 0 {
-		return ebs.VolumeRequest{}, invalid("mutable parameters: this driver does not take a VolumeAttributesClass")
+		return want, nil, invalid("mutable parameters: this driver does not take a VolumeAttributesClass")
 	}
 	params, err := parseVolumeParameters(req.GetParameters())
 	if err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
 	snapshot, source, err := parseSource(req.GetVolumeContentSource())
 	if err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
 	size, err := parseSize(req.GetCapacityRange(), params.volumeType, req.GetVolumeContentSource() != nil)
 	if err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
+	}
+	fresh := size
+	if req.GetVolumeContentSource() != nil {
+		fresh = 0 // the content brings its filesystem: how many inodes would fit is no matter
+	}
+	if err := checkFormat(params.format, req.GetVolumeCapabilities(), fresh); err != nil {
+		return want, nil, err
 	}
 	iops, err := params.iopsFor(size)
 	if err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
 	zone, allowed, err := parseTopology(req.GetAccessibilityRequirements())
 	if err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
 	tags, err := tagging.volumeTags(req.GetName(), params)
 	if err != nil {
-		return ebs.VolumeRequest{}, err
+		return want, nil, err
 	}
-	want := ebs.VolumeRequest{
+	want = ebs.VolumeRequest{
 		Name: req.GetName(), Size: size, Type: params.volumeType, IOPS: iops, ThroughputMiBps: params.throughputMiBps,
 		Encrypted: params.encrypted, KMSKeyID: params.kmsKeyID, Zone: zone, AllowedZones: allowed, Snapshot: snapshot, Source: source, Tags: tags,
 	}
-	return want, want.Check()
+	return want, formatContext(params.format), want.Check()
 }
 
 // checkName judges a CSI name: it becomes the value of a tag.

@@ -112,6 +112,7 @@ func (s *NodeService) stageFilesystem(ctx context.Context, device blockdev.Devic
 		Type:     want.access.fsType,
 		Options:  want.access.mountFlags,
 		ReadOnly: want.access.readOnly,
+		Format:   want.format,
 	})
 	if err != nil {
 		return err

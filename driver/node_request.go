@@ -32,6 +32,7 @@ type stageRequest struct {
 	device blockdev.Want
 	path   string
 	access volumeAccess
+	format fs.FormatOptions // filesystems only
 }
 
 // publishRequest is NodePublishVolumeRequest, read.
@@ -61,7 +62,15 @@ func parseNodeStage(req *csi.NodeStageVolumeRequest) (stageRequest, error) {
 	if err != nil {
 		return stageRequest{}, err
 	}
-	return stageRequest{device: device, path: req.GetStagingTargetPath(), access: access}, nil
+	want := stageRequest{device: device, path: req.GetStagingTargetPath(), access: access}
+	if access.block {
+		return want, nil
+	}
+	want.format, err = parseFormatContext(req.GetVolumeContext(), access.fsType)
+	if err != nil {
+		return stageRequest{}, fmt.Errorf("volume %s: %w", req.GetVolumeId(), err)
+	}
+	return want, nil
 }
 
 func parseNodePublish(req *csi.NodePublishVolumeRequest) (publishRequest, error) {

@@ -160,8 +160,13 @@ func blockOf() *csi.VolumeCapability {
 }
 
 func (b *bench) stage(volume string, capability *csi.VolumeCapability) error {
+	return b.stageWith(volume, capability, nil)
+}
+
+// stageWith stages a volume whose PV has this volume context.
+func (b *bench) stageWith(volume string, capability *csi.VolumeCapability, volumeContext map[string]string) error {
 	_, err := b.node.NodeStageVolume(b.t.Context(), &csi.NodeStageVolumeRequest{
-		VolumeId: volume, StagingTargetPath: b.path("stage-" + volume), VolumeCapability: capability,
+		VolumeId: volume, StagingTargetPath: b.path("stage-" + volume), VolumeCapability: capability, VolumeContext: volumeContext,
 	})
 	if err == nil {
 		b.t.Cleanup(func() { _ = b.unstage(volume) })

@@ -101,6 +101,33 @@ func TestParseNodeStage(t *testing.T) {
 			}),
 			want(func(r *stageRequest) { r.access = volumeAccess{block: true} }), codes.OK,
 		},
+		"mkfs options": {
+			"as AWS's driver wrote them into its PVs",
+			base(func(r *csi.NodeStageVolumeRequest) {
+				r.VolumeContext = map[string]string{"blocksize": "4096", "inodesize": "512", "bytesperinode": "65536", "ext4bigalloc": "true", "ext4clustersize": "64k", "partition": ""}
+			}),
+			want(func(r *stageRequest) {
+				r.format = fs.FormatOptions{BlockBytes: 4096, InodeBytes: 512, BytesPerInode: 65536, BigAlloc: true, ClusterBytes: 65536}
+			}), codes.OK,
+		},
+		"mkfs options of a block volume": {
+			"nothing is made there",
+			base(func(r *csi.NodeStageVolumeRequest) {
+				r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+				r.VolumeContext = map[string]string{"blocksize": "?"}
+			}),
+			want(func(r *stageRequest) { r.access = volumeAccess{block: true} }), codes.OK,
+		},
+		"mkfs option, flag": {"a PV is written by users too: no text of it is an argument", base(func(r *csi.NodeStageVolumeRequest) {
+			r.VolumeContext = map[string]string{"blocksize": "-Eroot_owner=0:0"}
+		}), stageRequest{}, codes.InvalidArgument},
+		"mkfs option, blank": {"one value is one argument", base(func(r *csi.NodeStageVolumeRequest) {
+			r.VolumeContext = map[string]string{"numberofinodes": "7 -n"}
+		}), stageRequest{}, codes.InvalidArgument},
+		"mkfs option of another": {"what mkfs would refuse is told before the device is touched", base(func(r *csi.NodeStageVolumeRequest) {
+			r.VolumeCapability = nodeCapability(writer, "xfs")
+			r.VolumeContext = map[string]string{"ext4bigalloc": "true"}
+		}), stageRequest{}, codes.InvalidArgument},
 		"no volume":         {"required by the specification", base(func(r *csi.NodeStageVolumeRequest) { r.VolumeId = "" }), stageRequest{}, codes.InvalidArgument},
 		"no path":           {"required by the specification", base(func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = "" }), stageRequest{}, codes.InvalidArgument},
 		"no capability":     {"required by the specification", base(func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability = nil }), stageRequest{}, codes.InvalidArgument},

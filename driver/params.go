@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
+	"github.com/holdfast-dev/holdfast/internal/fs"
 )
 
 // A parameter is one key that a class may carry. Keys are compared without
@@ -101,13 +102,14 @@ type volumeParameters struct {
 	throughputMiBps int32
 	encrypted       bool
 	kmsKeyID        string
+	format          fs.FormatOptions
 	tags            map[string]string // key=value by parameter, values are templates
 	claim           map[string]string // what templates may name: PVCName, PVCNamespace, PVName
 }
 
 // volumeTable holds the parameters of a StorageClass, see
 // https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
-var volumeTable = []parameter[volumeParameters]{
+var volumeTable = withFormat([]parameter[volumeParameters]{
 	{"type", "one of " + volumeTypeNames(), func(p *volumeParameters, _, v string) error {
 		if v == "" {
 			return nil
@@ -154,7 +156,7 @@ var volumeTable = []parameter[volumeParameters]{
 	{sidecarPrefix + "pvc/name", "any", claimName("PVCName")},
 	{sidecarPrefix + "pvc/namespace", "any", claimName("PVCNamespace")},
 	{sidecarPrefix + "pv/name", "any", claimName("PVName")},
-}
+}, func(p *volumeParameters) *fs.FormatOptions { return &p.format })
 
 // withTag adds a tagSpecification under the name of its parameter, so that an
 // error can name it.

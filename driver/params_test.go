@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
+	"github.com/holdfast-dev/holdfast/internal/fs"
 )
 
 func TestParseVolumeParameters(t *testing.T) {
@@ -32,19 +33,28 @@ func TestParseVolumeParameters(t *testing.T) {
 		"empty type":  {"a template that fills in nothing means the default", map[string]string{"type": "", "fsType": "", "kmsKeyId": ""}, volumeParameters{volumeType: ebs.GP3, claim: none}, nil},
 		"claim names": {"extra create metadata", map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "db", "csi.storage.k8s.io/pv/name": "pvc-1"}, volumeParameters{volumeType: ebs.GP3, claim: map[string]string{"PVCName": "data", "PVCNamespace": "db", "PVName": "pvc-1"}}, nil},
 		"tags":        {"any number of tags", map[string]string{"tagSpecification_1": "a=b", "tagspecification_22": "c=d=e"}, volumeParameters{volumeType: ebs.GP3, tags: map[string]string{"tagSpecification_1": "a=b", "tagspecification_22": "c=d=e"}, claim: none}, nil},
+		"mkfs options": {"a size in either way, a key in any case", map[string]string{"blockSize": "4k", "INODESIZE": "512", "bytesPerInode": "8192", "numberOfInodes": "100000", "ext4BigAlloc": "True", "ext4ClusterSize": "1M", "ext4EncryptionSupport": "true"},
+			volumeParameters{volumeType: ebs.GP3, claim: none, format: fs.FormatOptions{BlockBytes: 4096, InodeBytes: 512, BytesPerInode: 8192, Inodes: 100000, BigAlloc: true, ClusterBytes: 1 << 20, Encrypt: true}}, nil},
+		"mkfs as it likes": {"a template that fills in nothing means the default", map[string]string{"blockSize": "", "ext4BigAlloc": "false"}, volumeParameters{volumeType: ebs.GP3, claim: none}, nil},
 
-		"unknown key":     {"a mistyped key never passes", map[string]string{"encrypt": "true"}, volumeParameters{}, []string{`"encrypt"`, `"true"`, "encrypted", "tagSpecification_N"}},
-		"encrypted yes":   {"yes is no value", map[string]string{"encrypted": "yes"}, volumeParameters{}, []string{`"encrypted"`, `"yes"`, "true or false"}},
-		"encrypted empty": {"an empty value is none", map[string]string{"encrypted": ""}, volumeParameters{}, []string{`"encrypted"`, "true or false"}},
-		"unknown type":    {"allowed types are listed", map[string]string{"type": "gp4"}, volumeParameters{}, []string{`"type"`, `"gp4"`, "gp2, gp3, io1, io2, sc1, st1, standard"}},
-		"iops text":       {"numbers only", map[string]string{"iops": "many"}, volumeParameters{}, []string{`"iops"`, `"many"`, "whole number"}},
-		"iops zero":       {"zero is no wish", map[string]string{"iops": "0"}, volumeParameters{}, []string{`"iops"`, `"0"`}},
-		"throughput -1":   {"nothing negative", map[string]string{"throughput": "-1"}, volumeParameters{}, []string{`"throughput"`, `"-1"`}},
-		"iops beyond":     {"no number overflows", map[string]string{"iops": "99999999999"}, volumeParameters{}, []string{`"iops"`}},
-		"filesystem":      {"the node makes no ntfs", map[string]string{"csi.storage.k8s.io/fstype": "ntfs"}, volumeParameters{}, []string{"fstype", `"ntfs"`, "ext4, ext3 or xfs"}},
-		"both iops":       {"never both", map[string]string{"iops": "3000", "iopsPerGB": "10"}, volumeParameters{}, []string{"iops", "iopsPerGB", "only one"}},
-		"twice":           {"two spellings of a key contradict each other", map[string]string{"type": "gp3", "Type": "io2"}, volumeParameters{}, []string{`"Type"`, "twice"}},
-		"next issue's":    {"nothing is accepted and ignored", map[string]string{"blockSize": "4096"}, volumeParameters{}, []string{`"blockSize"`}},
+		"unknown key":      {"a mistyped key never passes", map[string]string{"encrypt": "true"}, volumeParameters{}, []string{`"encrypt"`, `"true"`, "encrypted", "tagSpecification_N"}},
+		"encrypted yes":    {"yes is no value", map[string]string{"encrypted": "yes"}, volumeParameters{}, []string{`"encrypted"`, `"yes"`, "true or false"}},
+		"encrypted empty":  {"an empty value is none", map[string]string{"encrypted": ""}, volumeParameters{}, []string{`"encrypted"`, "true or false"}},
+		"unknown type":     {"allowed types are listed", map[string]string{"type": "gp4"}, volumeParameters{}, []string{`"type"`, `"gp4"`, "gp2, gp3, io1, io2, sc1, st1, standard"}},
+		"iops text":        {"numbers only", map[string]string{"iops": "many"}, volumeParameters{}, []string{`"iops"`, `"many"`, "whole number"}},
+		"iops zero":        {"zero is no wish", map[string]string{"iops": "0"}, volumeParameters{}, []string{`"iops"`, `"0"`}},
+		"throughput -1":    {"nothing negative", map[string]string{"throughput": "-1"}, volumeParameters{}, []string{`"throughput"`, `"-1"`}},
+		"iops beyond":      {"no number overflows", map[string]string{"iops": "99999999999"}, volumeParameters{}, []string{`"iops"`}},
+		"filesystem":       {"the node makes no ntfs", map[string]string{"csi.storage.k8s.io/fstype": "ntfs"}, volumeParameters{}, []string{"fstype", `"ntfs"`, "ext4, ext3 or xfs"}},
+		"both iops":        {"never both", map[string]string{"iops": "3000", "iopsPerGB": "10"}, volumeParameters{}, []string{"iops", "iopsPerGB", "only one"}},
+		"block size text":  {"an option of mkfs is no value", map[string]string{"blockSize": "-n"}, volumeParameters{}, []string{`"blockSize"`, `"-n"`, "number of bytes"}},
+		"block size blank": {"nothing around a number", map[string]string{"blockSize": "4096 "}, volumeParameters{}, []string{`"blockSize"`, `"4096 "`}},
+		"block size zero":  {"zero is no wish", map[string]string{"blockSize": "0k"}, volumeParameters{}, []string{`"blockSize"`}},
+		"block size unit":  {"a unit alone", map[string]string{"blockSize": "k"}, volumeParameters{}, []string{`"blockSize"`}},
+		"block size huge":  {"no number overflows", map[string]string{"blockSize": "9007199254740993M"}, volumeParameters{}, []string{`"blockSize"`}},
+		"inodes negative":  {"nothing negative", map[string]string{"numberOfInodes": "-5"}, volumeParameters{}, []string{`"numberOfInodes"`, "whole number"}},
+		"bigalloc yes":     {"yes is no value", map[string]string{"ext4BigAlloc": "yes"}, volumeParameters{}, []string{`"ext4BigAlloc"`, "true or false"}},
+		"twice":            {"two spellings of a key contradict each other", map[string]string{"type": "gp3", "Type": "io2"}, volumeParameters{}, []string{`"Type"`, "twice"}},
 		"several": {"everything wrong is told at once", map[string]string{"encrypted": "yes", "type": "gp4", "x": "y"}, volumeParameters{},
 			[]string{`"encrypted"`, `"gp4"`, `"x"`}},
 	} {
