@@ -23,7 +23,7 @@ type Fault struct {
 	// LatencyMs is how long the call waits before anything else, in milliseconds.
 	LatencyMs int `json:"latencyMs,omitempty"`
 	// LostAnswer closes the connection without an answer: "before" acting or
-	// "after" it.
+	// "after" it; "held" acts and leaves it open until the caller closes it.
 	LostAnswer string `json:"lostAnswer,omitempty"`
 	// Outcome has the call succeed and what it began end badly: OutcomeVanish,
 	// OutcomeStuck or OutcomeError.
@@ -36,6 +36,7 @@ type Fault struct {
 const (
 	LostBefore = "before"
 	LostAfter  = "after"
+	LostHeld   = "held"
 )
 
 // The values of Fault.Outcome.
@@ -61,16 +62,27 @@ var outcomeActions = map[string][]string{
 
 func (f *Fault) ends(outcome string) bool { return f != nil && f.Outcome == outcome }
 
-func (f *Fault) losesAnswer() bool { return f != nil && f.LostAnswer == LostAfter }
+// fate is what becomes of the answer of a call that acted.
+func (f *Fault) fate() fate {
+	switch {
+	case f == nil:
+		return answered
+	case f.LostAnswer == LostAfter:
+		return lost
+	case f.LostAnswer == LostHeld:
+		return held
+	}
+	return answered
+}
 
 func (s *Sim) checkFault(f Fault) error {
 	if f.Action != "*" && s.actions[f.Action] == nil {
 		return fmt.Errorf("fault on action %q: not an action of this simulator", f.Action)
 	}
 	switch f.LostAnswer {
-	case "", LostBefore, LostAfter:
+	case "", LostBefore, LostAfter, LostHeld:
 	default:
-		return fmt.Errorf("fault with lostAnswer %q: want %q or %q", f.LostAnswer, LostBefore, LostAfter)
+		return fmt.Errorf("fault with lostAnswer %q: want %q, %q or %q", f.LostAnswer, LostBefore, LostAfter, LostHeld)
 	}
 	if f.Code == "" && f.HTTPStatus == 0 && f.LatencyMs <= 0 && f.LostAnswer == "" && f.Outcome == "" {
 		return fmt.Errorf("fault on %s does nothing: give code, httpStatus, latencyMs, lostAnswer or outcome", f.Action)

@@ -73,6 +73,39 @@ func TestFaultsThatDoNothingAreRefused(t *testing.T) {
 	}
 }
 
+// TestHeldAnswer: the call has acted and counts, and its caller waits until it
+// gives up.
+func TestHeldAnswer(t *testing.T) {
+	r := newRegion(t)
+	if err := r.Inject(ec2sim.Fault{Action: "CreateVolume", LostAnswer: ec2sim.LostHeld}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.CreateVolume(ctx, &ec2.CreateVolumeInput{AvailabilityZone: aws.String(zoneA), Size: aws.Int32(1)})
+		ended <- err
+	}()
+	for tick := time.Tick(time.Millisecond); len(r.Calls()) == 0; {
+		<-tick
+	}
+	if n := len(r.Volumes()); n != 1 {
+		t.Errorf("%d volumes while the answer is held, want 1", n)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the call ended with %v before its caller gave up", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v, want its caller's end", err)
+	}
+	if n := len(r.Calls()); n != 1 {
+		t.Errorf("%d kinds of calls, want the one that was held", n)
+	}
+}
+
 // TestLostAnswer: the connection closes without a byte, before or after the
 // call has acted.
 func TestLostAnswer(t *testing.T) {

@@ -30,15 +30,18 @@ func (s *Sim) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	}
 	begin := s.clock.Now()
 	requestID := uuid.NewString()
-	name, principal, ans, refusal, lost := s.call(hr)
+	name, principal, ans, refusal, lose := s.call(hr)
 	code := "OK"
 	if refusal != nil {
 		code = refusal.Code
 	}
 	s.record(name, principal, code)
-	s.cfg.Log.Info("call", "action", name, "principal", principal, "code", code, "ms", s.clock.Since(begin).Milliseconds(), "lost", lost)
+	s.cfg.Log.Info("call", "action", name, "principal", principal, "code", code, "ms", s.clock.Since(begin).Milliseconds(), "lost", lose != answered)
 	switch {
-	case lost:
+	case lose == held:
+		<-hr.Context().Done()
+		panic(http.ErrAbortHandler)
+	case lose == lost:
 		panic(http.ErrAbortHandler) // closes the connection without a byte
 	case refusal != nil:
 		writeError(w, requestID, refusal)
@@ -49,29 +52,41 @@ func (s *Sim) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	}
 }
 
-// call handles one call of the API; lost means that no answer may be sent.
-func (s *Sim) call(hr *http.Request) (name, principal string, ans stampable, refusal *APIError, lost bool) {
+// fate is what becomes of an answer.
+type fate int
+
+const (
+	answered fate = iota // it is sent
+	lost                 // the connection is closed without it
+	held                 // the connection stays open without it, until the caller closes it
+)
+
+// call handles one call of the API and says what becomes of the answer.
+func (s *Sim) call(hr *http.Request) (name, principal string, ans stampable, refusal *APIError, end fate) {
 	principal, values, refusal := parseRequest(hr)
 	name = values.Get("Action")
 	if refusal != nil {
-		return name, principal, nil, refusal, false
+		return name, principal, nil, refusal, answered
 	}
 	act := s.actions[name]
 	if act == nil {
-		return name, principal, nil, s.notModelled("action", name, ""), false
+		return name, principal, nil, s.notModelled("action", name, ""), answered
 	}
 	r := &request{form: &form{values: values}, sim: s, action: act, principal: principal}
 	if refusal = s.throttled(r); refusal != nil {
-		return name, principal, nil, refusal, false
+		return name, principal, nil, refusal, answered
 	}
 	fault := s.takeFault(name, principal)
-	refusal, lost = s.suffer(hr.Context(), fault)
-	if refusal != nil || lost {
-		return name, principal, nil, refusal, lost
+	refusal, gone := s.suffer(hr.Context(), fault)
+	if gone {
+		return name, principal, nil, nil, lost
+	}
+	if refusal != nil {
+		return name, principal, nil, refusal, answered
 	}
 	r.fault = fault
 	ans, refusal = s.act(r)
-	return name, principal, ans, refusal, fault.losesAnswer()
+	return name, principal, ans, refusal, fault.fate()
 }
 
 // parseRequest reads the form and tells who calls.
