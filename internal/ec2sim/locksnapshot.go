@@ -10,6 +10,17 @@ func lockActions() []action {
 		handle: lockSnapshot,
 		params: []string{"SnapshotId", "LockMode", "LockDuration", "ExpirationDate", "CoolOffPeriod"},
 		bucket: bucketMutate,
+	}, {
+		name:   "UnlockSnapshot",
+		handle: unlockSnapshot,
+		params: []string{"SnapshotId"},
+		bucket: bucketMutate,
+	}, {
+		name:    "DescribeLockedSnapshots",
+		handle:  describeLocks,
+		params:  params([]string{"SnapshotId.N"}, filterParam, paging),
+		filters: []string{"lock-state"},
+		bucket:  bucketDescribe,
 	}}
 }
 
@@ -21,8 +32,7 @@ const (
 	day             = 24 * time.Hour
 )
 
-type lockAnswer struct {
-	answer
+type lockXML struct {
 	SnapshotID  string  `xml:"snapshotId"`
 	State       string  `xml:"lockState"`
 	Days        *int32  `xml:"lockDuration"`
@@ -31,6 +41,31 @@ type lockAnswer struct {
 	Created     string  `xml:"lockCreatedOn"`
 	Starts      *string `xml:"lockDurationStartTime"`
 	Expires     *string `xml:"lockExpiresOn"`
+}
+
+type lockAnswer struct {
+	answer
+	lockXML
+}
+
+// lockedXML is a lock in a list, with the snapshot's owner.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_LockedSnapshotsInfo.html
+type lockedXML struct {
+	lockXML
+	OwnerID string `xml:"ownerId"`
+}
+
+type locksAnswer struct {
+	answer
+	Snapshots set[lockedXML] `xml:"snapshotSet"`
+	NextToken *string        `xml:"nextToken"`
+}
+
+func (l *Lock) xml(id string, now time.Time) lockXML {
+	return lockXML{
+		SnapshotID: id, State: l.state(now), Days: ptr(l.Days), CoolOff: ptr(l.CoolOffHours), CoolOffEnds: ptr(wireTime(l.CoolOffEnds)),
+		Created: wireTime(l.Created), Starts: ptr(wireTime(l.Starts)), Expires: ptr(wireTime(l.Expires)),
+	}
 }
 
 // lockSnapshot locks a snapshot, or changes its lock. While the snapshot is
@@ -60,10 +95,77 @@ func lockSnapshot(r *request) (stampable, *APIError) {
 	}
 	sn.Lock = lock
 	r.sim.store.putSnapshot(sn)
-	return &lockAnswer{
-		SnapshotID: id, State: lock.state(r.now), Days: ptr(lock.Days), CoolOff: ptr(lock.CoolOffHours), CoolOffEnds: ptr(wireTime(lock.CoolOffEnds)),
-		Created: wireTime(lock.Created), Starts: ptr(wireTime(lock.Starts)), Expires: ptr(wireTime(lock.Expires)),
-	}, nil
+	return &lockAnswer{lockXML: lock.xml(id, r.now)}, nil
+}
+
+type unlockAnswer struct {
+	answer
+	SnapshotID string `xml:"snapshotId"`
+}
+
+// unlockSnapshot takes a lock away, unless it is one of compliance that has
+// cooled off.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_UnlockSnapshot.html
+func unlockSnapshot(r *request) (stampable, *APIError) {
+	id := r.must("SnapshotId")
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	sn, err := r.sim.snapshot(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allow(r.sim.snapshotResource(sn)); err != nil {
+		return nil, err
+	}
+	switch {
+	case sn.Lock == nil || sn.Lock.state(r.now) == lockExpired:
+		return nil, refuse("IncorrectState", "The snapshot '%s' is not locked.", id)
+	case sn.Lock.state(r.now) == lockCompliance:
+		return nil, refuse("OperationNotPermitted", "Snapshot '%s' is locked in compliance mode and cannot be unlocked.", id)
+	}
+	if r.dryRun() {
+		return nil, errDryRun
+	}
+	sn.Lock = nil
+	r.sim.store.putSnapshot(sn)
+	return &unlockAnswer{SnapshotID: id}, nil
+}
+
+// describeLocks shows the newest lock of each snapshot that has one, expired
+// ones too; snapshots that were never locked are left out.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeLockedSnapshots.html
+func describeLocks(r *request) (stampable, *APIError) {
+	ids := r.list("SnapshotId")
+	filters, err := r.filters()
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := r.sim.wantedSnapshots(ids)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allow(anything()); err != nil {
+		return nil, err
+	}
+	var found []lockedXML
+	for _, sn := range snapshots {
+		if sn.Lock == nil {
+			continue
+		}
+		x := lockedXML{sn.Lock.xml(sn.ID, r.now), r.sim.cfg.Account}
+		if matchAll(filters, func(string) []string { return []string{x.State} }) {
+			found = append(found, x)
+		}
+	}
+	found, next, err := page(r, found, func(x lockedXML) string { return x.SnapshotID }, 1000, ids, "snapshotIds")
+	if err != nil {
+		return nil, err
+	}
+	if r.dryRun() {
+		return nil, errDryRun
+	}
+	return &locksAnswer{Snapshots: set[lockedXML]{found}, NextToken: next}, nil
 }
 
 // wantedLock is the lock that the parameters ask for, checked.

@@ -143,3 +143,64 @@ func TestComplianceLock(t *testing.T) {
 	r.pass(11 * 24 * time.Hour)
 	wantCode(t, r.lock(snap, days(1)), "") // expired: a new one
 }
+
+// TestUnlock: governance, and compliance while it cools off.
+func TestUnlock(t *testing.T) {
+	r := newRegion(t)
+	snap := r.newSnapshot(r.newVolume())
+	unlock := func() error {
+		_, err := r.UnlockSnapshot(t.Context(), &ec2.UnlockSnapshotInput{SnapshotId: &snap})
+		return err
+	}
+	wantCode(t, unlock(), "IncorrectState")
+	wantCode(t, r.lock(snap, days(30)), "")
+	wantCode(t, unlock(), "")
+	wantCode(t, unlock(), "IncorrectState")
+	wantCode(t, r.lock(snap, compliance, days(30), coolOff(1)), "")
+	wantCode(t, unlock(), "")
+	wantCode(t, r.lock(snap, compliance, days(30), coolOff(1)), "")
+	r.pass(time.Hour)
+	wantCode(t, unlock(), "OperationNotPermitted")
+	r.pass(30 * 24 * time.Hour)
+	wantCode(t, unlock(), "IncorrectState")
+	wantCode(t, r.deleteSnapshot(snap), "")
+	wantCode(t, unlock(), "InvalidSnapshot.NotFound")
+}
+
+// TestDescribeLockedSnapshots: locks, also those that are over, and no others.
+func TestDescribeLockedSnapshots(t *testing.T) {
+	r := newRegion(t)
+	short, long, free := r.newSnapshot(r.newVolume()), r.newSnapshot(r.newVolume()), r.newSnapshot(r.newVolume())
+	at := r.clock.Now()
+	wantCode(t, r.lock(short, days(1)), "")
+	wantCode(t, r.lock(long, compliance, days(9), coolOff(1)), "")
+	r.pass(25 * time.Hour)
+	describe := func(state string, ids ...string) map[string]types.LockedSnapshotsInfo {
+		t.Helper()
+		in := &ec2.DescribeLockedSnapshotsInput{SnapshotIds: ids}
+		if state != "" {
+			in.Filters = []types.Filter{{Name: aws.String("lock-state"), Values: []string{state}}}
+		}
+		out, err := r.DescribeLockedSnapshots(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]types.LockedSnapshotsInfo{}
+		for _, l := range out.Snapshots {
+			found[*l.SnapshotId] = l
+		}
+		return found
+	}
+	all := describe("")
+	if len(all) != 2 || all[short].LockState != types.LockStateExpired || all[long].LockState != types.LockStateCompliance || !all[long].LockExpiresOn.Equal(at.AddDate(0, 0, 9)) {
+		t.Errorf("locks %+v, want an expired one of %s and one of %s", all, short, long)
+	}
+	if got := describe("compliance"); len(got) != 1 || *got[long].SnapshotId != long {
+		t.Errorf("by state: %+v, want %s", got, long)
+	}
+	if got := describe("", short, free); len(got) != 1 || *got[short].SnapshotId != short {
+		t.Errorf("by id: %+v, want %s alone", got, short)
+	}
+	_, err := r.DescribeLockedSnapshots(t.Context(), &ec2.DescribeLockedSnapshotsInput{SnapshotIds: []string{"snap-00000000000000000"}})
+	wantCode(t, err, "InvalidSnapshot.NotFound")
+}

@@ -62,7 +62,8 @@ func TestEveryActionHonoursDryRun(t *testing.T) {
 	r := newRegion(t)
 	vol, free := r.newVolume(), r.newVolume()
 	wantCode(t, r.attach(vol, instanceA, "/dev/xvdaa"), "")
-	snap := r.newSnapshot(vol)
+	snap, locked := r.newSnapshot(vol), r.newSnapshot(r.newVolume())
+	wantCode(t, r.lock(locked, days(1)), "")
 	calls := map[string][]string{
 		"DescribeAvailabilityZones":    nil,
 		"DescribeInstances":            nil,
@@ -84,6 +85,8 @@ func TestEveryActionHonoursDryRun(t *testing.T) {
 		"DisableFastSnapshotRestores":  {"AvailabilityZone.1=" + zoneA, "SourceSnapshotId.1=" + snap},
 		"DescribeFastSnapshotRestores": nil,
 		"LockSnapshot":                 {"SnapshotId=" + snap, "LockMode=governance", "LockDuration=1"},
+		"UnlockSnapshot":               {"SnapshotId=" + locked},
+		"DescribeLockedSnapshots":      {"SnapshotId.1=" + snap},
 		"CreateTags":                   {"ResourceId.1=" + vol, "Tag.1.Key=a", "Tag.1.Value=b"},
 		"DeleteTags":                   {"ResourceId.1=" + vol, "Tag.1.Key=a"},
 		"DescribeTags":                 nil,
