@@ -106,6 +106,10 @@ func TestPolicyTiesDestructionToTags(t *testing.T) {
 			"ec2:ResourceTag/kubernetes.io/created-for/pvc/name"},
 		"ec2:DeleteSnapshot": {"ec2:ResourceTag/CSIVolumeSnapshotName", "ec2:ResourceTag/ebs.csi.aws.com/cluster"},
 		"ec2:CreateTags":     {"ec2:CreateAction"},
+		// A lock cannot always be taken away again, fast restore is billed by the hour.
+		"ec2:LockSnapshot":                {"ec2:ResourceTag/ebs.csi.aws.com/cluster"},
+		"ec2:EnableFastSnapshotRestores":  {"ec2:ResourceTag/ebs.csi.aws.com/cluster"},
+		"ec2:DisableFastSnapshotRestores": {"ec2:ResourceTag/ebs.csi.aws.com/cluster"},
 	}
 	got := map[string][]string{}
 	for _, s := range readPolicy(t, "policy.json") {

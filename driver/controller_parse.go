@@ -277,5 +277,8 @@ func parseCreateSnapshot(req *csi.CreateSnapshotRequest, tagging Tagging) (ebs.S
 	if err != nil {
 		return ebs.SnapshotRequest{}, err
 	}
-	return ebs.SnapshotRequest{Name: req.GetName(), Volume: ebs.VolumeID(req.GetSourceVolumeId()), Tags: tags}, nil
+	return ebs.SnapshotRequest{
+		Name: req.GetName(), Volume: ebs.VolumeID(req.GetSourceVolumeId()), Tags: tags,
+		FastRestoreZones: params.fastRestoreZones, Lock: params.lock,
+	}, nil
 }

@@ -49,6 +49,8 @@ var errorCodes = []struct {
 	{ebs.ErrZoneMismatch, codes.InvalidArgument},
 	{ebs.ErrInvalid, codes.InvalidArgument},
 	{ebs.ErrUnauthorized, codes.PermissionDenied},
+	// Final: the object may be deleted, and with it the snapshot.
+	{ebs.ErrSnapshotFailed, codes.Internal},
 }
 
 // grpcError gives err the code that the table says, INTERNAL where it says

@@ -217,38 +217,6 @@ func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
 	return int32(min(iops, int64(l.MaxIOPS))), nil
 }
 
-// snapshotParameters is what a VolumeSnapshotClass asks for.
-type snapshotParameters struct {
-	tags     map[string]string // as in volumeParameters
-	snapshot map[string]string // VolumeSnapshotName, VolumeSnapshotNamespace, VolumeSnapshotContentName
-}
-
-var snapshotTable = []parameter[snapshotParameters]{
-	{"tagSpecification_", "key=value", func(p *snapshotParameters, key, v string) error {
-		p.tags = withTag(p.tags, key, v)
-		return nil
-	}},
-	{sidecarPrefix + "volumesnapshot/name", "any", snapshotName("VolumeSnapshotName")},
-	{sidecarPrefix + "volumesnapshot/namespace", "any", snapshotName("VolumeSnapshotNamespace")},
-	{sidecarPrefix + "volumesnapshotcontent/name", "any", snapshotName("VolumeSnapshotContentName")},
-}
-
-func snapshotName(field string) func(p *snapshotParameters, _, v string) error {
-	return func(p *snapshotParameters, _, v string) error {
-		p.snapshot[field] = v
-		return nil
-	}
-}
-
-// parseSnapshotParameters reads the parameters of a VolumeSnapshotClass.
-func parseSnapshotParameters(params map[string]string) (snapshotParameters, error) {
-	p := snapshotParameters{snapshot: map[string]string{}}
-	if err := parseParameters(snapshotTable, params, &p); err != nil {
-		return snapshotParameters{}, err
-	}
-	return p, nil
-}
-
 func volumeTypeNames() string {
 	var names []string
 	for _, t := range ebs.VolumeTypes() {

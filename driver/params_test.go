@@ -112,22 +112,3 @@ func TestIOPSFor(t *testing.T) {
 		})
 	}
 }
-
-func TestParseSnapshotParameters(t *testing.T) {
-	got, err := parseSnapshotParameters(map[string]string{
-		"tagSpecification_1": "a={{ .VolumeSnapshotName }}", "csi.storage.k8s.io/volumesnapshot/name": "s",
-		"csi.storage.k8s.io/volumesnapshot/namespace": "db", "csi.storage.k8s.io/volumesnapshotcontent/name": "c",
-	})
-	want := snapshotParameters{
-		tags:     map[string]string{"tagSpecification_1": "a={{ .VolumeSnapshotName }}"},
-		snapshot: map[string]string{"VolumeSnapshotName": "s", "VolumeSnapshotNamespace": "db", "VolumeSnapshotContentName": "c"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(snapshotParameters{})); diff != "" || err != nil {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
-	}
-	for _, key := range []string{"type", "outpostArn", "lockMode"} {
-		if _, err := parseSnapshotParameters(map[string]string{key: "x"}); !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %v, want an error that names it", key, err)
-		}
-	}
-}

@@ -35,6 +35,8 @@ var (
 	ErrModificationRate = errors.New("volume modification rate exceeded")
 	// ErrSnapshotRate: snapshots of the volume are asked for too fast or too many are pending.
 	ErrSnapshotRate = errors.New("snapshot rate of the volume exceeded")
+	// ErrSnapshotFailed: EC2 took the snapshot and could not complete it; it holds nothing.
+	ErrSnapshotFailed = errors.New("EC2 could not complete the snapshot")
 	// ErrNotReady: the thing exists and is in a state from which it will move on; repeat later.
 	ErrNotReady = errors.New("not ready yet")
 	// ErrVanished: EC2 accepted the creation and the volume disappeared again, as with an unusable KMS key.

@@ -135,6 +135,11 @@ type SnapshotRequest struct {
 	Name   string
 	Volume VolumeID
 	Tags   map[string]string
+	// FastRestoreZones are the names of the zones in which volumes made from
+	// the snapshot are to be fast from the start.
+	FastRestoreZones []string
+	// Lock keeps the snapshot from being deleted; nil for none.
+	Lock *SnapshotLock
 }
 
 // SnapshotState is EC2's state of a snapshot.

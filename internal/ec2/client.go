@@ -30,6 +30,8 @@ type Client struct {
 
 	metrics *Metrics
 
+	zones zoneList
+
 	// reached: EC2 has answered once.
 	reached atomic.Bool
 

@@ -40,6 +40,7 @@ var errorCodes = map[string]error{
 	"InsufficientVolumeCapacity":            ebs.ErrLimitExceeded,
 	"SnapshotLimitExceeded":                 ebs.ErrLimitExceeded,
 	"PendingSnapshotLimitExceeded":          ebs.ErrLimitExceeded,
+	"FastSnapshotRestoreLimitExceeded":      ebs.ErrLimitExceeded,
 	"VolumeModificationSizeLimitExceeded":   ebs.ErrLimitExceeded,
 	"VolumeModificationRateExceeded":        ebs.ErrModificationRate,
 	"SnapshotCreationPerVolumeRateExceeded": ebs.ErrSnapshotRate,

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/go-logr/logr"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
@@ -31,19 +32,24 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 			return ebs.Snapshot{}, accepted(fmt.Errorf("look for a snapshot of that name: %w", err))
 		}
 		if snap != nil {
-			return c.judgeSnapshot(ctx, *snap, want)
+			return c.foundSnapshot(ctx, *snap, want)
+		}
+		// Only now: what was right when the snapshot was taken may not be any
+		// more, and a final answer would make the caller forget the snapshot.
+		if err := c.checkExtras(ctx, want.FastRestoreZones, want.Lock); err != nil {
+			return ebs.Snapshot{}, err
 		}
 		created, err := c.createSnapshot(ctx, want)
 		switch {
 		case err == nil:
-			return created, nil
+			return created, c.addExtras(ctx, []ebs.SnapshotID{created.ID}, want.FastRestoreZones, want.Lock, true)
 		case errors.Is(err, ebs.ErrMaybeAccepted):
 			c.noteUnsure("snapshot "+want.Name, ebs.Zone{})
 			if ctx.Err() != nil {
 				return ebs.Snapshot{}, err
 			}
 			if snap, lookErr := c.sentBefore(ctx, want.Name); lookErr == nil && snap != nil {
-				return c.judgeSnapshot(ctx, *snap, want)
+				return c.foundSnapshot(ctx, *snap, want)
 			}
 			return ebs.Snapshot{}, err
 		case hasCode(err, "SnapshotCreationPerVolumeRateExceeded") && c.timeFor(ctx, snapshotSpacing):
@@ -62,20 +68,45 @@ func (c *Client) timeFor(ctx context.Context, d time.Duration) bool {
 	return !ok || time.Until(deadline) > d+time.Second
 }
 
-// judgeSnapshot compares a snapshot that carries the name with what is wanted.
-// One that EC2 could not complete holds nothing and never will: it is deleted,
-// so that the next call takes another and nothing is left behind.
-func (c *Client) judgeSnapshot(ctx context.Context, snap ebs.Snapshot, want ebs.SnapshotRequest) (ebs.Snapshot, error) {
+// foundSnapshot compares a snapshot that carries the name with what is wanted,
+// and adds what it lacks.
+//
+// One that EC2 could not complete holds nothing and never will. No other is
+// taken in its place: csi-snapshotter keeps the first id that it is told and
+// would take another snapshot's state for this one's
+// (external-snapshotter, updateSnapshotContentStatus).
+func (c *Client) foundSnapshot(ctx context.Context, snap ebs.Snapshot, want ebs.SnapshotRequest) (ebs.Snapshot, error) {
 	switch {
 	case snap.Volume != want.Volume:
 		return ebs.Snapshot{}, fmt.Errorf("%w: snapshot %s has the name and is of volume %s, wanted is one of %s", ebs.ErrAlreadyExists, snap.ID, snap.Volume, want.Volume)
 	case snap.State == ebs.SnapshotFailed:
-		if err := c.DeleteSnapshot(ctx, snap.ID); err != nil {
-			return ebs.Snapshot{}, accepted(fmt.Errorf("delete snapshot %s, which EC2 could not complete: %w", snap.ID, err))
-		}
-		return ebs.Snapshot{}, fmt.Errorf("%w: EC2 could not complete snapshot %s: it is deleted, the next try takes another", ebs.ErrNotReady, snap.ID)
+		return ebs.Snapshot{}, fmt.Errorf("%w: snapshot %s: delete it and take another", ebs.ErrSnapshotFailed, snap.ID)
 	}
-	return snap, nil
+	return snap, c.addExtras(ctx, []ebs.SnapshotID{snap.ID}, want.FastRestoreZones, want.Lock, false)
+}
+
+// checkExtras judges what snapshots are to have besides their content, before
+// any is taken.
+func (c *Client) checkExtras(ctx context.Context, fastZones []string, lock *ebs.SnapshotLock) error {
+	if lock != nil {
+		if err := lock.CheckEnd(c.clock.Now()); err != nil {
+			return err
+		}
+	}
+	if err := c.checkZones(ctx, fastZones); err != nil {
+		return fmt.Errorf("fast restore: %w", err)
+	}
+	return nil
+}
+
+// addExtras adds fast restore and lock to snapshots that lack them: what they
+// have is asked of EC2, unless they were just taken. Neither waits for the
+// other, nor for the snapshots' completion, and whatever goes wrong the
+// snapshots stay: the next call adds what is missing.
+func (c *Client) addExtras(ctx context.Context, ids []ebs.SnapshotID, fastZones []string, lock *ebs.SnapshotLock, fresh bool) error {
+	return accepted(errors.Join(
+		c.lockSnapshots(ctx, ids, lock, fresh),
+		c.enableFastRestores(ctx, ids, fastZones, fresh)))
 }
 
 // sentBefore looks for the snapshot of a name, for as long as one may be there
@@ -148,6 +179,55 @@ func (c *Client) createSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 
 // DeleteSnapshot deletes a snapshot; one that does not exist is no error.
 func (c *Client) DeleteSnapshot(ctx context.Context, id ebs.SnapshotID) error {
+	return c.deleteSnapshots(ctx, []ebs.SnapshotID{id})
+}
+
+// deleteSnapshots deletes snapshots, in their order, and stops at the first that
+// cannot be deleted.
+//
+//	EC2 has deleted it, or has none           the next
+//	it is locked                              ErrInUse, with the lock and its end
+//	its fast restore is on somewhere          turned off, waited for, deleted last
+//	an image is made of it, or anything else  what EC2 says
+//
+// Fast restore is looked at only where EC2 has refused, and turned off only
+// where no lock keeps the snapshot anyway.
+func (c *Client) deleteSnapshots(ctx context.Context, ids []ebs.SnapshotID) error {
+	var fast []ebs.SnapshotID
+	for _, id := range ids {
+		err := c.deleteSnapshot(ctx, id)
+		switch {
+		case err == nil:
+		case !isRefusal(err):
+			return err
+		default:
+			if held, lockErr := c.heldByLock(ctx, id); held != "" || lockErr != nil {
+				// The word for EC2's own code says less than the lock does.
+				return errors.Join(lockErr, heldError(id, held, err))
+			}
+			states, lookErr := c.fastRestores(ctx, []ebs.SnapshotID{id})
+			if lookErr != nil || len(states.on(id)) == 0 || messageHas(err, "by ami-") {
+				return errors.Join(err, lookErr)
+			}
+			fast = append(fast, id)
+		}
+	}
+	if len(fast) == 0 {
+		return nil
+	}
+	logr.FromContextOrDiscard(ctx).Info("Fast restore is turned off before the deletion", "snapshotIDs", fast)
+	if err := c.disableFastRestores(ctx, fast); err != nil {
+		return accepted(err)
+	}
+	for _, id := range fast {
+		if err := c.deleteSnapshot(ctx, id); err != nil {
+			return accepted(err)
+		}
+	}
+	return nil
+}
+
+func (c *Client) deleteSnapshot(ctx context.Context, id ebs.SnapshotID) error {
 	if !id.WellFormed() {
 		return nil
 	}
@@ -158,6 +238,17 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id ebs.SnapshotID) error {
 		return nil
 	}
 	return err
+}
+
+// isRefusal says whether EC2 has said no for a reason that lies in the thing
+// itself. Which code it has for a locked snapshot is not documented.
+func isRefusal(err error) bool {
+	for _, other := range []error{ebs.ErrMaybeAccepted, ebs.ErrThrottled, ebs.ErrUnavailable} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return isAnswer(err) && !hasCode(err, "UnauthorizedOperation")
 }
 
 // ListSnapshots answers one page of snapshots: the one with an id, those of a

@@ -1,10 +1,8 @@
 package ec2_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -113,24 +111,23 @@ func TestEnsureSnapshotAfterALostRequest(t *testing.T) {
 	}
 }
 
-// EC2 gives up on a snapshot: it holds nothing, goes, and another is taken.
+// EC2 gives up on a snapshot: it stays, and no other takes its place. Who was
+// told its id would never learn another's.
 func TestEnsureSnapshotAfterAFailedOne(t *testing.T) {
 	r := newRegion(t)
 	vol := r.volume("pvc-1")
+	if err := r.Inject(ec2sim.Fault{Action: "CreateSnapshot", Outcome: ec2sim.OutcomeError}); err != nil {
+		t.Fatal(err)
+	}
 	failed := r.snapshot("snap-1", vol.ID)
 	r.pass(time.Minute)
-	r.rewrite(func(c call, _ *http.Header, body []byte) []byte {
-		if c.action == "DescribeSnapshots" {
-			return bytes.ReplaceAll(body, []byte("<status>completed"), []byte("<status>error"))
+	for range 2 {
+		if _, err := r.client().EnsureSnapshot(t.Context(), snapshotRequest("snap-1", vol.ID)); !errors.Is(err, ebs.ErrSnapshotFailed) || !strings.Contains(err.Error(), string(failed.ID)) {
+			t.Errorf("%v, want that snapshot %s failed", err, failed.ID)
 		}
-		return body
-	})
-	if _, err := r.client().EnsureSnapshot(t.Context(), snapshotRequest("snap-1", vol.ID)); !errors.Is(err, ebs.ErrNotReady) || !strings.Contains(err.Error(), string(failed.ID)) {
-		t.Errorf("%v, want that it is not ready and which one failed", err)
 	}
-	next := r.snapshot("snap-1", vol.ID)
-	if all := r.Snapshots(); next.ID == failed.ID || len(all) != 1 {
-		t.Errorf("%s after %s, %d snapshots; want another one, alone", next.ID, failed.ID, len(all))
+	if all := r.Snapshots(); len(all) != 1 || all[0].ID != string(failed.ID) {
+		t.Errorf("snapshots %+v, want %s alone", all, failed.ID)
 	}
 }
 

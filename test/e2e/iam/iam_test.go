@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/test/e2e/stage"
@@ -49,20 +50,25 @@ func TestPolicyIsWhatIsUsed(t *testing.T) {
 func live(s *stage.Stage) {
 	s.T.Helper()
 	class := s.Class("xfs", map[string]string{"csi.storage.k8s.io/fstype": "xfs"})
-	snapshots := s.SnapshotClass("copies", nil)
+	snapshots := s.SnapshotClass("copies", map[string]string{
+		"fastSnapshotRestoreAvailabilityZones": s.Nodes()[0].Zone, "lockMode": "governance", "lockDuration": "1",
+	})
 	s.Claim("data", class, "1Gi")
 	s.Pod("app", "data")
 	node := s.Ready("app").Spec.NodeName
 	small := s.SizeKiB("app", "/data")
 	s.Ask("data", "2Gi")
 	s.Grown("app", "data", "/data", "2Gi", small)
-	s.Snapshot("copy", "data", snapshots)
+	copied := s.Snapshot("copy", "data", snapshots)
 	s.Claim("restored", class, "2Gi", stage.FromSnapshot("copy"))
 	s.Pod("reader", "restored", stage.OnNode(node))
 	s.Ready("reader")
 	source, restored := s.VolumeID("data"), s.VolumeID("restored")
 	s.DeletePod("app")
 	s.DeletePod("reader")
+	// The lock is the operator's to take away: the driver may not.
+	_, err := s.EC2.UnlockSnapshot(s.T.Context(), &ec2.UnlockSnapshotInput{SnapshotId: &copied})
+	s.Must(err)
 	s.Run("-n", s.Namespace, "delete", "volumesnapshot", "copy", "--timeout=2m")
 	s.Run("-n", s.Namespace, "delete", "pvc", "data", "restored", "--timeout=2m")
 	s.VolumeGone(source)
