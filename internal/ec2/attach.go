@@ -59,35 +59,50 @@ func (c *Client) Attach(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID)
 // startAttach finds the attachment or asks EC2 for it, under a device name that
 // nobody else has. What EC2 refuses is judged by what the volume then shows.
 func (c *Client) startAttach(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID, refused map[string]bool) (ebs.Attachment, error) {
-	inst, err := c.instance(ctx, to)
+	inst, remembered, err := c.seenInstance(ctx, to)
 	if err != nil {
 		return ebs.Attachment{}, err
 	}
+	for {
+		att, err := c.attachTo(ctx, id, to, inst, refused)
+		switch {
+		case isDeviceInUse(err): // the instance has more attachments than it showed
+		case remembered && (errors.Is(err, ebs.ErrAttachLimit) || errors.Is(err, ebs.ErrNotReady)):
+			// It may not be full any more, or not be running.
+		default:
+			return att, err
+		}
+		remembered = false
+		if inst, err = c.instance(ctx, to); err != nil {
+			return ebs.Attachment{}, err
+		}
+	}
+}
+
+// attachTo is startAttach for an instance that looks like that. A name that
+// turns out to be in use is added to the refused ones.
+func (c *Client) attachTo(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID, inst instance, refused map[string]bool) (ebs.Attachment, error) {
 	if inst.has(id) { // the instance may still show a volume that is detached, so ask the volume
 		if att, err := c.attachmentOf(ctx, id, to, 0); err != nil || att != nil {
 			return deref(att), err
 		}
 	}
-	for {
-		att, err := c.attachVolume(ctx, id, to, inst, refused)
-		switch {
-		case err == nil:
-			return att, nil
-		case isDeviceInUse(err):
-			refused[att.DeviceName] = true
-		case errors.Is(err, ebs.ErrZoneMismatch):
-			return ebs.Attachment{}, c.explainZones(ctx, id, to, inst, err)
-		case errors.Is(err, ebs.ErrInUse), errors.Is(err, ebs.ErrNotReady), errors.Is(err, ebs.ErrMaybeAccepted) && ctx.Err() == nil:
-			// In use by this very instance where an earlier call, or this one's first try, was accepted.
-			att, lookErr := c.attachmentOf(ctx, id, to, 0)
-			if lookErr != nil || att != nil {
-				return deref(att), lookErr
-			}
-			return ebs.Attachment{}, notReadyInsteadOfInUse(err)
-		default:
-			return ebs.Attachment{}, err
+	att, err := c.attachVolume(ctx, id, to, inst, refused)
+	switch {
+	case isDeviceInUse(err):
+		refused[att.DeviceName] = true
+		return ebs.Attachment{}, err
+	case errors.Is(err, ebs.ErrZoneMismatch):
+		return ebs.Attachment{}, c.explainZones(ctx, id, to, inst, err)
+	case errors.Is(err, ebs.ErrInUse), errors.Is(err, ebs.ErrNotReady), errors.Is(err, ebs.ErrMaybeAccepted) && ctx.Err() == nil:
+		// In use by this very instance where an earlier call, or this one's first try, was accepted.
+		att, lookErr := c.attachmentOf(ctx, id, to, 0)
+		if lookErr != nil || att != nil {
+			return deref(att), lookErr
 		}
+		return ebs.Attachment{}, notReadyInsteadOfInUse(err)
 	}
+	return att, err
 }
 
 func deref(att *ebs.Attachment) ebs.Attachment {

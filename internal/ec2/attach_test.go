@@ -243,6 +243,63 @@ func TestAttachTakesTheNextNameWhenOneIsInUse(t *testing.T) {
 	}
 }
 
+// DRIVER rule 8, 9 and 16: an instance that was looked at a moment ago is not
+// looked at again, and what has changed since is found out nevertheless.
+func TestAttachToAnInstanceSeenBefore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why    string
+		change func(r *region, next ebs.VolumeID) error // after the first attachment
+		looks  int                                      // at instances, for the second
+		want   error
+	}{
+		"unchanged": {"what is known is not asked again", func(*region, ebs.VolumeID) error { return nil }, 0, nil},
+		"later": {"what was seen long ago may be wrong", func(r *region, _ ebs.VolumeID) error {
+			r.pass(time.Minute)
+			return nil
+		}, 1, nil},
+		"names taken by others": {"one refusal, then the instance's new list", func(r *region, _ ebs.VolumeID) error {
+			for i := range 10 {
+				r.mustAttach(r.volume(fmt.Sprint("other-", i)).ID, nodeA)
+			}
+			return nil
+		}, 1, nil},
+		"attached by others": {"the attachment that there is, is the answer", func(r *region, next ebs.VolumeID) error {
+			r.mustAttach(next, nodeA)
+			return nil
+		}, 0, nil},
+		"terminated": {"a dead instance takes no volume, and no retry helps", func(r *region, _ ebs.VolumeID) error {
+			return r.TerminateInstance(string(nodeA))
+		}, 1, ebs.ErrInstanceNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t)
+			r.SetDelays(ec2sim.Delays{})
+			one, two := r.volume("one").ID, r.volume("two").ID
+			client := r.client()
+			if _, err := client.Attach(t.Context(), one, nodeA); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.change(r, two); err != nil {
+				t.Fatal(err)
+			}
+			looks, tries := len(r.callsOf("DescribeInstances")), len(r.callsOf("AttachVolume"))
+			att, err := client.Attach(t.Context(), two, nodeA)
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("%s: %v, want %v", tc.why, err, tc.want)
+			}
+			if node, device := r.attachedTo(two); err == nil && (node != string(nodeA) || device != att.DeviceName) {
+				t.Errorf("%s: answered %+v, EC2 shows %s on %s", tc.why, att, device, node)
+			}
+			if n := len(r.callsOf("DescribeInstances")) - looks; n > tc.looks {
+				t.Errorf("%s: %d looks at the instance, want %d", tc.why, n, tc.looks)
+			}
+			if n := len(r.callsOf("AttachVolume")) - tries; n > 2 {
+				t.Errorf("%s: %d AttachVolume calls, want no more than 2", tc.why, n)
+			}
+		})
+	}
+}
+
 // DRIVER rule 8: the instance still shows a volume that is detached.
 func TestAttachAsksTheVolumeWhetherItIsAttached(t *testing.T) {
 	r := newRegion(t)

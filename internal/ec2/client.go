@@ -27,6 +27,7 @@ type Client struct {
 	names *deviceNames
 
 	lookups lookups
+	seen    *seenInstances
 
 	metrics *Metrics
 
@@ -70,6 +71,7 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 		}),
 		clock:   clk,
 		names:   newDeviceNames(clk),
+		seen:    newSeenInstances(clk),
 		metrics: metrics,
 		tokens:  map[string]int{},
 		unsure:  map[string]sentCreate{},

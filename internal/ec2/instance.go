@@ -3,10 +3,14 @@ package ec2
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
@@ -42,7 +46,58 @@ func (c *Client) instance(ctx context.Context, id ebs.InstanceID) (instance, err
 	case found.terminated:
 		return instance{}, fmt.Errorf("%w: instance %s is terminated", ebs.ErrInstanceNotFound, id)
 	}
+	c.seen.keep(id, found)
 	return found, nil
+}
+
+// seenInstance is an instance as it was seen a moment ago, else as it is now.
+// What it does not show any more, or not yet, EC2 tells by refusing what is
+// asked by it, and then one has to look anew.
+func (c *Client) seenInstance(ctx context.Context, id ebs.InstanceID) (inst instance, remembered bool, err error) {
+	if inst, remembered = c.seen.recall(id); remembered {
+		return inst, true, nil
+	}
+	inst, err = c.instance(ctx, id)
+	return inst, false, err
+}
+
+// seenFor is how long an instance is remembered. It is shorter than nameLag, by
+// more than reads lag (appearWithin) at their worst: a name that this process
+// gave stays taken until the instance is looked at again and shows it.
+const seenFor = nameLag - appearWithin
+
+// seenInstances remembers instances, so that many attachments to one need no
+// look at it each.
+type seenInstances struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	byID map[ebs.InstanceID]seenInstance
+}
+
+type seenInstance struct {
+	instance
+	at time.Time
+}
+
+func newSeenInstances(clk clock.PassiveClock) *seenInstances {
+	return &seenInstances{clock: clk, byID: map[ebs.InstanceID]seenInstance{}}
+}
+
+// keep remembers an instance, and forgets others that are too old.
+func (s *seenInstances) keep(id ebs.InstanceID, inst instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	maps.DeleteFunc(s.byID, func(_ ebs.InstanceID, old seenInstance) bool { return now.Sub(old.at) >= seenFor })
+	s.byID[id] = seenInstance{inst, now}
+}
+
+func (s *seenInstances) recall(id ebs.InstanceID) (instance, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.byID[id]
+	return found.instance, ok && s.clock.Since(found.at) < seenFor
 }
 
 func (c *Client) fetchInstances(ctx context.Context, ids []ebs.InstanceID) (map[ebs.InstanceID]instance, error) {
