@@ -22,6 +22,9 @@ type Volumes interface {
 	ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.VolumePage, error)
 	// DeleteVolume deletes a volume; one that does not exist is no error.
 	DeleteVolume(ctx context.Context, id ebs.VolumeID) error
+	// WaitInitialized waits until all content of a volume's source is there, for as
+	// long as a request should take, and then answers ErrNotReady.
+	WaitInitialized(ctx context.Context, id ebs.VolumeID) error
 	// Attach attaches a volume to an instance and waits until it is.
 	Attach(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID) (ebs.Attachment, error)
 	// Detach detaches a volume from an instance and waits until it is; nothing to detach is no error.
@@ -95,6 +98,13 @@ func (s *ControllerService) DeleteVolume(ctx context.Context, req *csi.DeleteVol
 // ControllerPublishVolume attaches a volume to an instance.
 func (s *ControllerService) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	id, node, err := parsePublish(req)
+	if err != nil {
+		return nil, grpcError(err)
+	}
+	wait, err := mustBeInitialized(req.GetVolumeContext())
+	if err == nil && wait {
+		err = s.volumes.WaitInitialized(ctx, id)
+	}
 	if err != nil {
 		return nil, grpcError(err)
 	}

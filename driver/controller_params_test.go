@@ -3,10 +3,13 @@ package driver_test
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-dev/holdfast/internal/ec2sim"
 )
 
 func parameters(more map[string]string) func(*csi.CreateVolumeRequest) {
@@ -42,6 +45,7 @@ func TestParametersAreJudgedBeforeAnyCall(t *testing.T) {
 		"cluster":     {"clusters are bigalloc's", []func(*csi.CreateVolumeRequest){parameters(map[string]string{"ext4ClusterSize": "65536"})}, []string{"ext4ClusterSize", "ext4BigAlloc"}},
 		"inodes":      {"more inodes than 10 GiB hold", []func(*csi.CreateVolumeRequest){parameters(map[string]string{"numberOfInodes": "41943040"})}, []string{"numberOfInodes 41943040"}},
 		"encrypted":   {"never silently unencrypted", []func(*csi.CreateVolumeRequest){parameters(map[string]string{"encrypted": "yes"})}, []string{"encrypted", "yes"}},
+		"rate":        {"EC2 has a highest rate", []func(*csi.CreateVolumeRequest){parameters(map[string]string{"volumeInitializationRate": "301"})}, []string{"volumeInitializationRate 301", "100 to 300"}},
 		"unknown":     {"a mistyped key never passes", []func(*csi.CreateVolumeRequest){parameters(map[string]string{"blocksise": "4096"})}, []string{"blocksise"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,5 +55,53 @@ func TestParametersAreJudgedBeforeAnyCall(t *testing.T) {
 	}
 	if calls := c.sim.Calls(); len(calls) != 0 {
 		t.Errorf("EC2 was asked: %+v", calls)
+	}
+}
+
+// TestAttachUntilInitialized: a restored volume of such a class is attached once
+// EC2 says that all its content is there, and no EC2 call is spent on an empty one.
+func TestAttachUntilInitialized(t *testing.T) {
+	c := newCluster(t)
+	wait := parameters(map[string]string{"blockAttachUntilInitialized": "true", "volumeInitializationRate": "100"})
+	empty := c.volume("pvc-1", wait)
+	if empty.GetVolumeContext() != nil {
+		t.Errorf("an empty volume has nothing to wait for, its context is %v", empty.GetVolumeContext())
+	}
+	made, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: empty.GetVolumeId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.clock.Step(time.Hour)
+	c.sim.SetDelays(ec2sim.Delays{Initialize: ec2sim.Duration(100 * time.Second)})
+	vol := c.volume("pvc-2", wait, func(r *csi.CreateVolumeRequest) {
+		r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: made.GetSnapshot().GetSnapshotId()}}}
+	})
+	if diff := cmp.Diff(map[string]string{"blockattachuntilinitialized": "true"}, vol.GetVolumeContext()); diff != "" {
+		t.Errorf("volume context (-want +got)\n%s", diff)
+	}
+	publish := func(volumeContext map[string]string) error {
+		_, err := c.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{
+			VolumeId: vol.GetVolumeId(), NodeId: nodeA, VolumeCapability: singleWriter(), VolumeContext: volumeContext})
+		return err
+	}
+	wantCode(t, "a PV is written by users too", publish(map[string]string{"blockAttachUntilInitialized": "maybe"}), codes.InvalidArgument, "maybe", "true or false")
+	wantCode(t, "the content is on the way", publish(vol.GetVolumeContext()), codes.Aborted, vol.GetVolumeId(), "initializing", "% of the content")
+	if n := c.calls("AttachVolume"); n != 0 {
+		t.Errorf("%d volumes were attached before their content was there", n)
+	}
+	c.restart()
+	for wantedMost := 3; ; wantedMost-- {
+		err := publish(vol.GetVolumeContext())
+		if err == nil {
+			break
+		}
+		if wantedMost == 0 {
+			t.Fatal(err)
+		}
+		wantCode(t, "the content is on the way", err, codes.Aborted)
+	}
+	if known, _ := c.sim.Volume(vol.GetVolumeId()); known.Initialized.After(c.clock.Now()) || len(known.Attachments) != 1 {
+		t.Errorf("attached %v, initialized at %v, it is %v", known.Attachments, known.Initialized, c.clock.Now())
 	}
 }

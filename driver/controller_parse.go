@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -82,9 +83,10 @@ func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (want ebs.
 	}
 	want = ebs.VolumeRequest{
 		Name: req.GetName(), Size: size, Type: params.volumeType, IOPS: iops, ThroughputMiBps: params.throughputMiBps,
-		Encrypted: params.encrypted, KMSKeyID: params.kmsKeyID, Zone: zone, AllowedZones: allowed, Snapshot: snapshot, Source: source, Tags: tags,
+		Encrypted: params.encrypted, KMSKeyID: params.kmsKeyID, Zone: zone, AllowedZones: allowed, Snapshot: snapshot, Source: source,
+		InitializationMiBps: params.initializationMiBps, Tags: tags,
 	}
-	return want, formatContext(params.format), want.Check()
+	return want, params.volumeContext(req.GetVolumeContentSource() != nil), want.Check()
 }
 
 // checkName judges a CSI name: it becomes the value of a tag.
@@ -248,6 +250,22 @@ func parsePublish(req *csi.ControllerPublishVolumeRequest) (ebs.VolumeID, ebs.In
 		return "", "", invalid("readonly: EBS does not attach read-only; mount the volume read-only instead")
 	}
 	return id, ebs.InstanceID(req.GetNodeId()), nil
+}
+
+// mustBeInitialized reads whether a volume's class wants it attached only once
+// all content of its source is there.
+func mustBeInitialized(volumeContext map[string]string) (bool, error) {
+	for key, value := range volumeContext {
+		if !strings.EqualFold(key, attachInitializedKey) {
+			continue
+		}
+		wait, err := parseBool(value)
+		if err != nil {
+			return false, invalid("volume context: %s", describeValue(key, value, boolValues, err))
+		}
+		return wait, nil
+	}
+	return false, nil
 }
 
 func parseExpand(req *csi.ControllerExpandVolumeRequest) (ebs.VolumeID, ebs.GiB, error) {

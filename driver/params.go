@@ -90,6 +90,10 @@ func keyList[T any](table []parameter[T]) string {
 	return strings.Join(names, ", ")
 }
 
+// attachInitializedKey is a parameter and, in small letters, the key of the
+// volume context that tells ControllerPublishVolume, as with AWS's driver.
+const attachInitializedKey = "blockAttachUntilInitialized"
+
 // sidecarPrefix begins the parameters that csi-provisioner and csi-snapshotter add.
 const sidecarPrefix = "csi.storage.k8s.io/"
 
@@ -99,12 +103,17 @@ type volumeParameters struct {
 	iops            int32
 	iopsPerGB       int32
 	raiseIOPS       bool // allowAutoIOPSPerGBIncrease
+	iopsFollowSize  bool // allowAutoIOPSIncreaseOnModify
 	throughputMiBps int32
 	encrypted       bool
 	kmsKeyID        string
 	format          fs.FormatOptions
-	tags            map[string]string // key=value by parameter, values are templates
-	claim           map[string]string // what templates may name: PVCName, PVCNamespace, PVName
+	// initializationMiBps is the rate at which a snapshot's content is fetched.
+	initializationMiBps int32
+	// attachInitialized: attached only once all content of the source is there.
+	attachInitialized bool
+	tags              map[string]string // key=value by parameter, values are templates
+	claim             map[string]string // what templates may name: PVCName, PVCNamespace, PVName
 }
 
 // volumeTable holds the parameters of a StorageClass, see
@@ -136,6 +145,10 @@ var volumeTable = withFormat([]parameter[volumeParameters]{
 		p.throughputMiBps, err = parseCount(v)
 		return err
 	}},
+	{"allowAutoIOPSIncreaseOnModify", boolValues, func(p *volumeParameters, _, v string) (err error) {
+		p.iopsFollowSize, err = parseBool(v)
+		return err
+	}},
 	{"encrypted", boolValues, func(p *volumeParameters, _, v string) (err error) {
 		p.encrypted, err = parseBool(v)
 		return err
@@ -146,6 +159,19 @@ var volumeTable = withFormat([]parameter[volumeParameters]{
 		}
 		p.kmsKeyID = v
 		return nil
+	}},
+	{"blockExpress", boolValues, func(_ *volumeParameters, _, v string) error {
+		// Every io2 volume is one by now, so that the key has no effect.
+		_, err := parseBool(v)
+		return err
+	}},
+	{"volumeInitializationRate", fmt.Sprintf("a whole number from %d to %d, in MiB/s", ebs.MinInitializationMiBps, ebs.MaxInitializationMiBps), func(p *volumeParameters, _, v string) (err error) {
+		p.initializationMiBps, err = parseCount(v)
+		return err
+	}},
+	{attachInitializedKey, boolValues, func(p *volumeParameters, _, v string) (err error) {
+		p.attachInitialized, err = parseBool(v)
+		return err
 	}},
 	{sidecarPrefix + "fstype", fsTypeNames, parseFSTypeParameter},
 	{"fsType", fsTypeNames, parseFSTypeParameter},
@@ -187,6 +213,19 @@ func parseVolumeParameters(params map[string]string) (volumeParameters, error) {
 	// A key says that encryption is wanted, whatever "encrypted" says: never silently unencrypted.
 	p.encrypted = p.encrypted || p.kmsKeyID != ""
 	return p, nil
+}
+
+// volumeContext is what later requests about the volume must be told, nil for
+// nothing. An empty volume has no content to wait for.
+func (p volumeParameters) volumeContext(hasSource bool) map[string]string {
+	context := formatContext(p.format)
+	if p.attachInitialized && hasSource {
+		if context == nil {
+			context = map[string]string{}
+		}
+		context[strings.ToLower(attachInitializedKey)] = "true"
+	}
+	return context
 }
 
 // iopsFor is the number of IOPS for a volume of a size; 0 is EC2's default.

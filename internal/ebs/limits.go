@@ -36,6 +36,13 @@ var limits = map[VolumeType]TypeLimits{
 	Standard: {MinSize: 1, MaxSize: 1024},
 }
 
+// The rates at which EC2 can be asked to fetch a snapshot's content, in MiB/s.
+// https://docs.aws.amazon.com/ebs/latest/userguide/initalize-volume.html
+const (
+	MinInitializationMiBps = 100
+	MaxInitializationMiBps = 300
+)
+
 // LimitsOf answers what a volume type allows; ok is false for a type that EBS does not have.
 func LimitsOf(t VolumeType) (l TypeLimits, ok bool) {
 	l, ok = limits[t]
@@ -87,6 +94,9 @@ func (r VolumeRequest) Check() error {
 	}
 	if err := r.checkIOPS(l); err != nil {
 		return err
+	}
+	if n := r.InitializationMiBps; n != 0 && (n < MinInitializationMiBps || n > MaxInitializationMiBps) {
+		return fmt.Errorf("%w: volumeInitializationRate %d: allowed are %d to %d MiB/s", ErrInvalid, n, MinInitializationMiBps, MaxInitializationMiBps)
 	}
 	return r.checkThroughput(l)
 }

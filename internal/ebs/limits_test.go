@@ -38,6 +38,10 @@ func TestVolumeRequestCheck(t *testing.T) {
 		"sc1":                 {"begins at 125", VolumeRequest{Type: SC1, Size: 125}, nil, nil},
 		"standard":            {"ends at 1024", VolumeRequest{Type: Standard, Size: 1025}, ErrOutOfRange, []string{"1 to 1024"}},
 		"restore":             {"the snapshot's size is not known here", VolumeRequest{Type: GP3, Snapshot: "snap-1", IOPS: 4000}, nil, nil},
+		"slow fetch":          {"the lowest rate", VolumeRequest{Type: GP3, Snapshot: "snap-1", InitializationMiBps: 100}, nil, nil},
+		"fast fetch":          {"the highest rate", VolumeRequest{Type: GP3, Snapshot: "snap-1", InitializationMiBps: 300}, nil, nil},
+		"slower fetch":        {"EC2 has a lowest rate", VolumeRequest{Type: GP3, Snapshot: "snap-1", InitializationMiBps: 99}, ErrInvalid, []string{"volumeInitializationRate 99", "100 to 300"}},
+		"faster fetch":        {"EC2 has a highest rate, also for a class that serves empty volumes", VolumeRequest{Type: GP3, Size: 1, InitializationMiBps: 301}, ErrInvalid, []string{"301"}},
 		"no type":             {"types are listed", VolumeRequest{Type: "gp4", Size: 1}, ErrInvalid, []string{"gp4", "gp2, gp3, io1, io2, sc1, st1, standard"}},
 	} {
 		t.Run(name, func(t *testing.T) {

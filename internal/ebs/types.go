@@ -58,7 +58,10 @@ type VolumeRequest struct {
 	Snapshot SnapshotID
 	// Source is the volume that is copied. The copy is in its zone, whatever Zone says.
 	Source VolumeID
-	Tags   map[string]string
+	// InitializationMiBps is the rate at which EC2 fetches a snapshot's content;
+	// 0: EC2's default. Without a snapshot it is not asked for.
+	InitializationMiBps int32
+	Tags                map[string]string
 }
 
 // VolumeState is EC2's state of a volume.

@@ -23,6 +23,8 @@ type lookups struct {
 	volumes   *batcher[ebs.VolumeID, ebs.Volume]
 	named     *batcher[string, []ebs.Volume] // by ebs.TagVolumeName
 	instances *batcher[ebs.InstanceID, instance]
+	// initializations alone are asked by ids, see fetchInitializations.
+	initializations *batcher[ebs.VolumeID, initialization]
 }
 
 func (c *Client) newLookups() lookups {
@@ -30,6 +32,8 @@ func (c *Client) newLookups() lookups {
 		volumes:   newBatcher(c.clock, c.fetchVolumes),
 		named:     newBatcher(c.clock, c.fetchNamed),
 		instances: newBatcher(c.clock, c.fetchInstances),
+
+		initializations: newBatcher(c.clock, c.fetchInitializations),
 	}
 }
 

@@ -187,6 +187,9 @@ func (c *Client) createVolume(ctx context.Context, want ebs.VolumeRequest, zone 
 	}
 	if want.Snapshot != "" {
 		in.SnapshotId = aws.String(string(want.Snapshot))
+		if want.InitializationMiBps != 0 {
+			in.VolumeInitializationRate = aws.Int32(want.InitializationMiBps)
+		}
 	}
 	out, err := mutate(ctx, func(ctx context.Context) (*sdk.CreateVolumeOutput, error) { return c.api.CreateVolume(ctx, in) })
 	if err != nil {

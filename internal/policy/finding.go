@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
@@ -22,6 +24,7 @@ type Breach struct {
 type Finding struct {
 	Breach
 	Policy string
+	UID    types.UID // of the policy
 	Action v1alpha1.Action
 }
 
@@ -38,7 +41,7 @@ func (p *Policy) Findings(breaches []Breach, object map[string]string, n Namespa
 		if p.Exempts(b.Rule, object, n, now) {
 			continue
 		}
-		found = append(found, Finding{Breach: b, Policy: p.Name, Action: p.ActionOf(b.Rule)})
+		found = append(found, Finding{Breach: b, Policy: p.Name, UID: p.UID, Action: p.ActionOf(b.Rule)})
 	}
 	return found
 }

@@ -91,6 +91,8 @@ func Sort(policies []*Policy) {
 type Namespace struct {
 	Name   string
 	Labels map[string]string
+	// Terminating: it is being deleted, and what is in it goes with it.
+	Terminating bool
 }
 
 // IsSystem says whether no policy ever applies there.

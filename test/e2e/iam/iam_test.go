@@ -50,6 +50,7 @@ func TestPolicyIsWhatIsUsed(t *testing.T) {
 func live(s *stage.Stage) {
 	s.T.Helper()
 	class := s.Class("xfs", map[string]string{"csi.storage.k8s.io/fstype": "xfs"})
+	initialized := s.Class("initialized", map[string]string{"csi.storage.k8s.io/fstype": "xfs", "blockAttachUntilInitialized": "true"})
 	snapshots := s.SnapshotClass("copies", map[string]string{
 		"fastSnapshotRestoreAvailabilityZones": s.Nodes()[0].Zone, "lockMode": "governance", "lockDuration": "1",
 	})
@@ -60,7 +61,7 @@ func live(s *stage.Stage) {
 	s.Ask("data", "2Gi")
 	s.Grown("app", "data", "/data", "2Gi", small)
 	copied := s.Snapshot("copy", "data", snapshots)
-	s.Claim("restored", class, "2Gi", stage.FromSnapshot("copy"))
+	s.Claim("restored", initialized, "2Gi", stage.FromSnapshot("copy"))
 	s.Pod("reader", "restored", stage.OnNode(node))
 	s.Ready("reader")
 	source, restored := s.VolumeID("data"), s.VolumeID("restored")

@@ -1,0 +1,58 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/policy"
+)
+
+// compiled keeps policies ready to judge with: selectors are parsed once for
+// each version of a policy and not once for each request.
+type compiled struct {
+	mu   sync.Mutex
+	seen map[types.UID]version
+}
+
+type version struct {
+	generation int64
+	ready      *policy.Policy // nil: it cannot be made ready
+}
+
+// Policies are all policies that can be made ready, as they act: highest
+// priority first. One that cannot is the audit's to report.
+func (w *World) Policies(ctx context.Context) ([]*policy.Policy, error) {
+	var list v1alpha1.StoragePolicyList
+	// What the informer holds is only read here, so no copy is needed.
+	if err := w.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list StoragePolicies: %w", err)
+	}
+	return w.policies.of(list.Items), nil
+}
+
+func (c *compiled) of(items []v1alpha1.StoragePolicy) []*policy.Policy {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := make(map[types.UID]version, len(items))
+	ready := make([]*policy.Policy, 0, len(items))
+	for i := range items {
+		p := &items[i]
+		v, ok := c.seen[p.UID]
+		if !ok || v.generation != p.Generation {
+			v = version{generation: p.Generation}
+			v.ready, _ = policy.Compile(p.DeepCopy())
+		}
+		now[p.UID] = v
+		if v.ready != nil {
+			ready = append(ready, v.ready)
+		}
+	}
+	c.seen = now
+	policy.Sort(ready)
+	return ready
+}

@@ -1,0 +1,33 @@
+package world
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Watch starts the informers of all that judging reads before the first
+// question comes. Those of snapshots start when they are first asked for: their
+// kinds may be installed later.
+func (w *World) Watch(c cache.Cache) error {
+	namespaces := &metav1.PartialObjectMetadata{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	for _, o := range []client.Object{
+		namespaces, &v1alpha1.StoragePolicy{}, &storagev1.StorageClass{}, &corev1.PersistentVolumeClaim{},
+		&appsv1.StatefulSet{}, &policyv1.PodDisruptionBudget{},
+	} {
+		if _, err := c.GetInformer(context.Background(), o, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+	}
+	return nil
+}
