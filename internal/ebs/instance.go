@@ -1,6 +1,10 @@
 package ebs
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Hypervisor is what an instance runs on; it decides how its disks look.
 type Hypervisor string
@@ -86,4 +90,39 @@ func (l InstanceLimit) Free(o Occupancy) int {
 		free -= o.NetworkInterfaces - 1
 	}
 	return max(free, 1)
+}
+
+// Agrees says whether EC2's own answer about the type is the same. What shares
+// a limit is compared on Nitro instances alone: EC2 calls limits of bare metal
+// and of Xen types shared that are not (see instance_table.go).
+func (l InstanceLimit) Agrees(ec2 InstanceLimit) bool {
+	return l.Volumes == ec2.Volumes && (l.Kind == ec2.Kind || ec2.Hypervisor != Nitro)
+}
+
+// String is the limit in words: "27 (shared with network interfaces)".
+func (l InstanceLimit) String() string {
+	if l.Kind == Shared {
+		return fmt.Sprintf("%d (shared with network interfaces)", l.Volumes)
+	}
+	return strconv.Itoa(l.Volumes)
+}
+
+// launchVolumesAssumed are the root volume and a second one for data, as
+// Bottlerocket's image has it.
+const launchVolumesAssumed = 2
+
+// interfacesBySize are the network interfaces that instances of a size have at
+// most, among the families that share places with them ("IP addresses per network
+// interface per instance type", Amazon EC2 User Guide; the few that have four
+// network cards and more interfaces, such as dl1, are used with fewer).
+var interfacesBySize = bySize{
+	"": 16, "nano": 2, "micro": 2, "small": 3, "medium": 3, "large": 3, "xlarge": 4, "2xlarge": 4,
+	"3xlarge": 4, "4xlarge": 8, "6xlarge": 8, "8xlarge": 8, "9xlarge": 8, "10xlarge": 8, "12xlarge": 8,
+}
+
+// MostOccupied is the most that is likely to take places of an instance's limit,
+// for those who cannot know what does.
+func MostOccupied(instanceType string) Occupancy {
+	_, size, _ := strings.Cut(instanceType, ".")
+	return Occupancy{ReservedVolumes: launchVolumesAssumed, NetworkInterfaces: interfacesBySize.of(size)}
 }

@@ -84,3 +84,39 @@ func TestFree(t *testing.T) {
 		}
 	}
 }
+
+func TestAgrees(t *testing.T) {
+	shared := InstanceLimit{27, Shared, Nitro}
+	for name, tc := range map[string]struct {
+		why        string
+		table, ec2 InstanceLimit
+		want       bool
+	}{
+		"same":         {"nothing to tell", shared, shared, true},
+		"number":       {"the node promises places that are not there", shared, InstanceLimit{25, Shared, Nitro}, false},
+		"kind":         {"interfaces would take places, or not", shared, InstanceLimit{27, Dedicated, Nitro}, false},
+		"kind on Xen":  {"EC2 calls it shared, the names of Xen disks are for volumes alone", LimitOf("t2.medium"), InstanceLimit{39, Shared, XenHypervisor}, true},
+		"bare metal":   {"EC2 calls limits of the newer metal sizes shared", LimitOf("m7i.metal-24xl"), InstanceLimit{39, Shared, ""}, true},
+		"metal number": {"its number counts like any other", LimitOf("m7i.metal-24xl"), InstanceLimit{31, Shared, ""}, false},
+	} {
+		if got := tc.table.Agrees(tc.ec2); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.why, got)
+		}
+	}
+	if shared.String() == (InstanceLimit{27, Dedicated, Nitro}).String() {
+		t.Error("what shares a limit is not told")
+	}
+}
+
+// Who cannot know what is attached assumes more, never less: the limit is then
+// below that of an instance with as many interfaces as its size has.
+func TestMostOccupied(t *testing.T) {
+	for instanceType, want := range map[string]int{
+		"t3.nano": 24, "m5.large": 23, "m5.2xlarge": 22, "m5.12xlarge": 18, "m5.24xlarge": 10, "m5.metal": 14, "d3en.12xlarge": 1,
+		"m7i.large": 30,
+	} {
+		if got := LimitOf(instanceType).Free(MostOccupied(instanceType)); got != want {
+			t.Errorf("%s: %d volumes, want %d", instanceType, got, want)
+		}
+	}
+}
