@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -148,14 +149,11 @@ func TestControllerIsRestricted(t *testing.T) {
 	}
 }
 
-func TestNodeIsOneContainerWithoutRightsInTheCluster(t *testing.T) {
+func TestNodeIsOneContainerThatOnlyReads(t *testing.T) {
 	objects := render(t, "default")
 	pod := pods(objects)["DaemonSet/holdfast-node"]
 	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
 		t.Errorf("%d containers on a node, want one", len(pod.Containers)+len(pod.InitContainers))
-	}
-	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-		t.Error("a token is mounted on every node")
 	}
 	for _, o := range objects {
 		var subjects []rbacv1.Subject
@@ -166,7 +164,11 @@ func TestNodeIsOneContainerWithoutRightsInTheCluster(t *testing.T) {
 			subjects = b.Subjects
 		}
 		for _, s := range subjects {
-			if s.Name != "holdfast-controller" || s.Namespace != "holdfast-system" {
+			want := "holdfast-controller"
+			if o.name == "ClusterRoleBinding/holdfast-node" {
+				want = "holdfast-node" // its two rights are in TestRightsAreExactly
+			}
+			if s.Name != want || s.Namespace != "holdfast-system" {
 				t.Errorf("%s gives rights to %s %s/%s", o.name, s.Kind, s.Namespace, s.Name)
 			}
 		}
@@ -186,8 +188,13 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-attacher: persistentvolumes get list patch watch",
 		"holdfast-attacher: volumeattachments.storage.k8s.io get list patch watch",
 		"holdfast-attacher: volumeattachments/status.storage.k8s.io patch",
+		"holdfast-controller: csinodes.storage.k8s.io list watch",
+		"holdfast-controller: events create",
+		"holdfast-controller: nodes list patch watch",
 		"holdfast-leader-election: events create patch",
 		"holdfast-leader-election: leases.coordination.k8s.io create get update",
+		"holdfast-node: nodes get",
+		"holdfast-node: volumeattachments.storage.k8s.io list watch",
 		"holdfast-provisioner: csinodes.storage.k8s.io get list watch",
 		"holdfast-provisioner: events create patch",
 		"holdfast-provisioner: nodes get list watch",
@@ -244,12 +251,14 @@ func rights(role string, rules []rbacv1.PolicyRule) []string {
 // same CSIDriver, some fields of which cannot be changed in place.
 func TestCSIDriverIsADropIn(t *testing.T) {
 	got := find[*storagev1.CSIDriver](t, render(t, "default"), "CSIDriver/ebs.csi.aws.com").Spec
-	yes, no, file := true, false, storagev1.FileFSGroupPolicy
+	yes, no, file, minute := true, false, storagev1.FileFSGroupPolicy, int64(60)
 	want := storagev1.CSIDriverSpec{
 		AttachRequired:       &yes,
 		PodInfoOnMount:       &no,
 		FSGroupPolicy:        &file,
 		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+		// Of ours; mutable, and no drop-in depends on it.
+		NodeAllocatableUpdatePeriodSeconds: &minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("CSIDriver (-want +got)\n%s", diff)
@@ -311,6 +320,31 @@ func TestMetricsAreServed(t *testing.T) {
 		}
 		for _, p := range driverOf(t, all["DaemonSet/holdfast-node"]).Ports {
 			t.Errorf("%s: the node half opens port %d to others", dir, p.ContainerPort)
+		}
+	}
+}
+
+// Before it is stopped, the node half waits for the volumes of a drained node;
+// kubelet counts that wait and the driver's own end as one grace period.
+func TestNodeOutlivesItsVolumes(t *testing.T) {
+	const waits, stops = 60 * time.Second, 20 * time.Second // cmd/holdfast-driver's --timeout, package driver's drainTime
+	for _, dir := range kustomizations {
+		pod := pods(render(t, dir))["DaemonSet/holdfast-node"]
+		c := driverOf(t, pod)
+		if c.Lifecycle == nil || c.Lifecycle.PreStop == nil || c.Lifecycle.PreStop.Exec == nil ||
+			!slices.Equal(c.Lifecycle.PreStop.Exec.Command, []string{"/holdfast-driver", "pre-stop"}) {
+			t.Errorf("%s: no pre-stop hook: %+v", dir, c.Lifecycle)
+		}
+		if pod.TerminationGracePeriodSeconds == nil || time.Duration(*pod.TerminationGracePeriodSeconds)*time.Second < waits+stops {
+			t.Errorf("%s: a grace period of %v s is shorter than the hook's wait and the driver's end", dir, pod.TerminationGracePeriodSeconds)
+		}
+		if pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
+			t.Errorf("%s: the hook has no token to ask the API server with", dir)
+		}
+		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+			return e.Name == "NODE_NAME" && e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "spec.nodeName"
+		}) {
+			t.Errorf("%s: the hook does not know its node: %v", dir, c.Env)
 		}
 	}
 }

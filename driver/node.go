@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
@@ -43,6 +44,8 @@ type NodeService struct {
 	mounts   Filesystems
 	instance InstanceMetadata
 	limits   VolumeLimits
+	// told is the limit in the last answer of NodeGetInfo, for the log alone.
+	told atomic.Int64
 }
 
 // NewNodeService returns a node service.

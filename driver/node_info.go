@@ -44,8 +44,11 @@ func (s *NodeService) NodeGetInfo(ctx context.Context, _ *csi.NodeGetInfoRequest
 	if err != nil {
 		return nil, nodeError(err)
 	}
-	logr.FromContextOrDiscard(ctx).Info("NodeGetInfo: instance",
-		"nodeID", instance.ID, "instanceType", instance.Type, "zone", instance.Zone, "maxVolumes", limit)
+	log := logr.FromContextOrDiscard(ctx)
+	if s.told.Swap(int64(limit)) == int64(limit) {
+		log = log.V(1) // kubelet asks every minute
+	}
+	log.Info("NodeGetInfo: instance", "nodeID", instance.ID, "instanceType", instance.Type, "zone", instance.Zone, "maxVolumes", limit)
 	return &csi.NodeGetInfoResponse{
 		NodeId:            string(instance.ID),
 		MaxVolumesPerNode: int64(limit),

@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-dev/holdfast/driver"
 	"github.com/holdfast-dev/holdfast/internal/ec2"
+	"github.com/holdfast-dev/holdfast/internal/kube"
 	"github.com/holdfast-dev/holdfast/internal/version"
 )
 
@@ -23,6 +26,8 @@ type controllerFlags struct {
 	clusterID      string
 	healthAddress  string
 	metricsAddress string
+	startupTaint   bool
+	compareLimits  bool
 }
 
 // newControllerCommand returns the command that runs the controller half of the driver.
@@ -52,6 +57,10 @@ environment, shared files, instance metadata. AWS_ENDPOINT_URL_EC2, or
 	flags.StringVar(&f.healthAddress, "health-address", ":9808", "address of the health checks /healthz (alive) and /readyz (EC2 has answered); empty: none")
 	flags.StringVar(&f.metricsAddress, "metrics-address", "",
 		"address of /metrics for Prometheus, such as :9810: CSI requests, EC2 API requests, the process; empty: none")
+	flags.BoolVar(&f.startupTaint, "remove-startup-taint", true,
+		"take the taint <driver name>/agent-not-ready from nodes once the driver is registered there; nothing where there is no API server")
+	flags.BoolVar(&f.compareLimits, "compare-attach-limits", true,
+		"ask EC2 once a day how many volumes the cluster's instance types take, and tell by event where the nodes count otherwise")
 	return cmd
 }
 
@@ -90,6 +99,38 @@ func runController(ctx context.Context, f controllerFlags, log logr.Logger) erro
 	if err != nil {
 		return err
 	}
+	chores, err := f.chores(cloud, log)
+	if err != nil {
+		return err
+	}
 	log.Info("controller starts", "version", version.Version, "driver", f.driverName, "region", cfg.Region)
-	return server.Run(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Run(ctx) })
+	if chores != nil {
+		group.Go(func() error { return chores.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+// chores are what the flags ask to be done in the cluster; nil if nothing is,
+// or there is no cluster.
+func (f controllerFlags) chores(cloud *ec2.Client, log logr.Logger) (*kube.Chores, error) {
+	if !f.startupTaint && !f.compareLimits {
+		return nil, nil
+	}
+	client, err := kube.InCluster()
+	if errors.Is(err, kube.ErrNoCluster) {
+		log.Info("no chores in the cluster", "reason", err.Error())
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	chores := &kube.Chores{
+		Client: client, DriverName: f.driverName, StartupTaint: f.startupTaint, Clock: clock.RealClock{}, Log: log,
+	}
+	if f.compareLimits {
+		chores.Limits = cloud.InstanceLimits
+	}
+	return chores, nil
 }

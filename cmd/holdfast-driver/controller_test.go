@@ -54,7 +54,7 @@ func TestControllerFlags(t *testing.T) {
 }
 
 func TestHelpTeachesEachFlag(t *testing.T) {
-	for _, sub := range []string{"controller", "node"} {
+	for _, sub := range []string{"controller", "node", "pre-stop"} {
 		root := newRootCommand()
 		var out bytes.Buffer
 		root.SetOut(&out)

@@ -37,7 +37,8 @@ func newRootCommand() *cobra.Command {
 		Short: "CSI driver for Amazon EBS",
 		Long: `holdfast-driver is a CSI driver for Amazon EBS, a drop-in for ebs.csi.aws.com.
 "controller" creates, attaches, grows and snapshots volumes through the EC2 API,
-beside the CSI sidecars; "node" finds, formats and mounts them, on every node.`,
+beside the CSI sidecars; "node" finds, formats and mounts them, on every node;
+"pre-stop" waits for a drained node's volumes before "node" is stopped.`,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -51,7 +52,7 @@ beside the CSI sidecars; "node" finds, formats and mounts them, on every node.`,
 		},
 	}
 	root.PersistentFlags().IntVarP(&verbosity, "v", "v", 0, "how much is logged: 0 what happens to volumes, 1 every request too")
-	root.AddCommand(newControllerCommand(), newNodeCommand())
+	root.AddCommand(newControllerCommand(), newNodeCommand(), newPreStopCommand())
 	return root
 }
 

@@ -30,6 +30,8 @@ type nodeFlags struct {
 	reserved        int
 	healthAddress   string
 	metricsAddress  string
+	metadataSources string
+	nodeName        string
 }
 
 // newNodeCommand returns the command that runs the node half of the driver.
@@ -40,8 +42,8 @@ func newNodeCommand() *cobra.Command {
 		Short: "Find, format, mount and grow volumes on this node",
 		Long: `Runs the node half of the driver: finds the devices of attached volumes, proves
 that they are the right ones, formats, mounts and grows them. It registers
-itself with kubelet and needs no credentials: it calls no EC2 API, only the
-instance metadata service.`,
+itself with kubelet and needs no credentials: it calls no EC2 API. What its
+instance is it learns from the instance metadata service, or else from its Node.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runNode(cmd.Context(), f, logr.FromContextOrDiscard(cmd.Context()))
@@ -63,6 +65,9 @@ instance metadata service.`,
 	flags.StringVar(&f.healthAddress, "health-address", ":9809", "address of the health checks /healthz and /readyz; empty: none")
 	flags.StringVar(&f.metricsAddress, "metrics-address", "",
 		"address of /metrics for Prometheus, such as 127.0.0.1:9810 for an agent on the node: CSI requests and the process; empty: none")
+	flags.StringVar(&f.metadataSources, "metadata-sources", fromIMDS+","+fromKubernetes,
+		"who is asked about the instance, in this order: imds (the instance metadata service), kubernetes (the Node object)")
+	addNodeName(cmd, &f.nodeName)
 	return cmd
 }
 
@@ -88,7 +93,14 @@ func runNode(ctx context.Context, f nodeFlags, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	metadata := imds.New(imds.Options{})
+	sources, err := parseSources(f.metadataSources)
+	if err != nil {
+		return err
+	}
+	metadata, err := newMetadata(sources, orNodeName(f.nodeName), log)
+	if err != nil {
+		return err
+	}
 	instance, err := waitForInstance(ctx, metadata, log)
 	if err != nil {
 		return err
@@ -128,21 +140,22 @@ func healthOf(f nodeFlags, r *driver.Registrar) func(context.Context) error {
 	return r.Healthy
 }
 
-// How often and how long a starting process asks the metadata service: it may
-// answer late on an instance that boots. Then kubelet starts the process anew.
+// How often and how long a starting process asks what its instance is: the
+// metadata service may answer late on an instance that boots, and a new Node be
+// without its providerID. Then kubelet starts the process anew.
 const (
 	metadataInterval = 2 * time.Second
 	metadataPatience = time.Minute
 )
 
-// waitForInstance asks the metadata service until it answers.
-func waitForInstance(ctx context.Context, metadata *imds.Client, log logr.Logger) (imds.Instance, error) {
+// waitForInstance asks until there is an answer.
+func waitForInstance(ctx context.Context, metadata driver.InstanceMetadata, log logr.Logger) (imds.Instance, error) {
 	var instance imds.Instance
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, metadataInterval, metadataPatience, true, func(ctx context.Context) (bool, error) {
 		instance, last = metadata.Instance(ctx)
 		if last != nil {
-			log.Info("waiting for the instance metadata service", "reason", last.Error())
+			log.Info("waiting to learn of the instance", "reason", last.Error())
 		}
 		return last == nil, nil
 	})
@@ -150,7 +163,7 @@ func waitForInstance(ctx context.Context, metadata *imds.Client, log logr.Logger
 		return imds.Instance{}, err // stopped before the first answer
 	}
 	if err != nil {
-		return imds.Instance{}, fmt.Errorf("the instance metadata service does not answer (IMDSv2 from a Pod needs host networking or a hop limit of 2): %w (%w)", last, err)
+		return imds.Instance{}, fmt.Errorf("nothing tells what this instance is (IMDSv2 from a Pod needs host networking or a hop limit of 2): %w (%w)", last, err)
 	}
 	log.Info("instance", "nodeID", instance.ID, "instanceType", instance.Type, "zone", instance.Zone)
 	return instance, nil

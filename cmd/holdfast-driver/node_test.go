@@ -127,7 +127,7 @@ func TestNodeProcess(t *testing.T) {
 	socket := filepath.Join(dir, "csi.sock")
 	f := nodeFlags{
 		endpoint: "unix://" + socket, driverName: "ebs.csi.aws.com", kubeletSocket: socket,
-		registrationDir: dir, deviceIdentity: "nvme", reserved: -1, healthAddress: freeAddress(t), metricsAddress: freeAddress(t),
+		registrationDir: dir, deviceIdentity: "nvme", reserved: -1, metadataSources: "imds,kubernetes", healthAddress: freeAddress(t), metricsAddress: freeAddress(t),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -174,7 +174,7 @@ func TestNodeProcessEndsWhenRefused(t *testing.T) {
 	dir := t.TempDir()
 	f := nodeFlags{
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), driverName: "ebs.csi.aws.com", registrationDir: dir,
-		deviceIdentity: "nvme", reserved: -1,
+		deviceIdentity: "nvme", reserved: -1, metadataSources: "imds",
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- runNode(t.Context(), f, testr.New(t)) }()
