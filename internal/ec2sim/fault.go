@@ -30,6 +30,15 @@ type Fault struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Count is how many calls it hits: 0 is one, below 0 all until removed.
 	Count int `json:"count,omitempty"`
+	// Every has it hit only each so-many-th of the calls that it is for: with 3
+	// the third, the sixth and so on. 0 and 1: each.
+	Every int `json:"every,omitempty"`
+}
+
+// pendingFault is a fault that is still to come.
+type pendingFault struct {
+	Fault
+	met int // calls that it is for, so far
 }
 
 // The values of Fault.LostAnswer.
@@ -87,6 +96,9 @@ func (s *Sim) checkFault(f Fault) error {
 	if f.Code == "" && f.HTTPStatus == 0 && f.LatencyMs <= 0 && f.LostAnswer == "" && f.Outcome == "" {
 		return fmt.Errorf("fault on %s does nothing: give code, httpStatus, latencyMs, lostAnswer or outcome", f.Action)
 	}
+	if f.Every < 0 {
+		return fmt.Errorf("fault on %s with every %d: want a number of calls, or 0 for each", f.Action, f.Every)
+	}
 	return f.checkOutcome()
 }
 
@@ -116,7 +128,7 @@ func (s *Sim) Inject(f Fault) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = append(s.faults, &f)
+	s.faults = append(s.faults, &pendingFault{Fault: f})
 	return nil
 }
 
@@ -134,7 +146,7 @@ func (s *Sim) Faults() []Fault {
 	defer s.mu.Unlock()
 	out := []Fault{}
 	for _, f := range s.faults {
-		out = append(out, *f)
+		out = append(out, f.Fault)
 	}
 	return out
 }
@@ -154,7 +166,10 @@ func (s *Sim) takeFault(action, principal string) *Fault {
 		if f.Action != "*" && f.Action != action || f.Principal != "" && f.Principal != principal {
 			continue
 		}
-		taken := *f
+		if f.met++; f.Every > 1 && f.met%f.Every != 0 {
+			continue
+		}
+		taken := f.Fault
 		if f.Count > 0 {
 			f.Count--
 		}

@@ -60,12 +60,30 @@ func TestFaultsHitInOrderAndByPrincipal(t *testing.T) {
 	wantCode(t, r.createOnce(), "")
 }
 
+// TestFaultEvery: only each so-many-th call is hit, of the calls that the fault
+// is for, and as many as its count says.
+func TestFaultEvery(t *testing.T) {
+	r := newRegion(t)
+	if err := r.Inject(ec2sim.Fault{Action: "CreateVolume", Code: "Third", Every: 3, Count: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []string{"", "", "Third", "", "", "Third", "", "", ""} {
+		wantCode(t, r.attach(absentVolume, instanceA, "/dev/xvdaa"), "InvalidVolume.NotFound") // other actions do not count
+		t.Logf("call %d", n+1)
+		wantCode(t, r.createOnce(), want)
+	}
+	if left := r.Faults(); len(left) != 0 {
+		t.Errorf("%+v is left after its two hits", left)
+	}
+}
+
 func TestFaultsThatDoNothingAreRefused(t *testing.T) {
 	r := newRegion(t)
 	for why, f := range map[string]ec2sim.Fault{
-		"the action exists":         {Action: "CreateVolumes", Code: "X"},
-		"it does something":         {Action: "CreateVolume"},
-		"an answer is lost one way": {Action: "CreateVolume", LostAnswer: "sometimes"},
+		"the action exists":          {Action: "CreateVolumes", Code: "X"},
+		"it does something":          {Action: "CreateVolume"},
+		"every is a number of calls": {Action: "CreateVolume", Code: "X", Every: -1},
+		"an answer is lost one way":  {Action: "CreateVolume", LostAnswer: "sometimes"},
 	} {
 		if err := r.Inject(f); err == nil {
 			t.Errorf("%s, yet %+v was taken", why, f)

@@ -68,7 +68,7 @@ type Sim struct {
 	quotas      Quotas
 	policies    map[string]*iam.Policy
 	throttle    throttle
-	faults      []*Fault
+	faults      []*pendingFault
 	lag         map[string]Duration // of reads, by action
 	calls       map[callKey]int
 	permissions map[Permission]int
