@@ -16,6 +16,9 @@ const (
 	zone     = "us-east-1a"
 	// short is how long EC2's states last: long enough that a request waits.
 	short = ec2sim.Duration(100 * time.Millisecond)
+	// lag is how far EC2's reads lag where they do: longer than a controller
+	// takes to start.
+	lag = ec2sim.Duration(2 * time.Second)
 )
 
 // row is a change that EC2 accepts and whose answer nobody hears.
