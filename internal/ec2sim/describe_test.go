@@ -38,6 +38,8 @@ func TestDescribeVolumesFilters(t *testing.T) {
 		{"a star is any text", filters("tag:Name", "data-*"), []string{one, two}},
 		{"a question mark is one character", filters("tag:Name", "data-?"), []string{one, two}},
 		{"a backslash takes the meaning away", filters("tag:Name", `data-\?`), nil},
+		{"what is taken away leaves the character", filters("tag:Name", `data\-1`), []string{one}},
+		{"a pattern and a text are alternatives", filters("tag:Name", "data-1|*-2"), []string{one, two}},
 		{"case counts", filters("tag:Name", "DATA-1"), nil},
 		{"filters are joined by and", filters("tag:Name", "data-*", "size", "20"), []string{two}},
 		{"a tag's name", filters("tag-key", "owner"), []string{one}},

@@ -14,8 +14,41 @@ const maxFilterValues = 200
 // one, a backslash takes the meaning away.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
 type filter struct {
-	name   string
-	values []string
+	name     string
+	exact    map[string]bool // the values without wildcards, unescaped
+	patterns []string        // the others
+}
+
+// newFilter sorts the values: most have no wildcard, there may be many, and
+// each is compared with everything there is.
+func newFilter(name string, values []string) filter {
+	f := filter{name: name, exact: map[string]bool{}}
+	for _, v := range values {
+		if text, ok := literal(v); ok {
+			f.exact[text] = true
+		} else {
+			f.patterns = append(f.patterns, v)
+		}
+	}
+	return f
+}
+
+// literal is the one text that a filter value without wildcards matches.
+func literal(pat string) (string, bool) {
+	if !strings.ContainsAny(pat, `*?\`) {
+		return pat, true
+	}
+	var text strings.Builder
+	for i := 0; i < len(pat); i++ {
+		switch {
+		case pat[i] == '*' || pat[i] == '?':
+			return "", false
+		case pat[i] == '\\' && i+1 < len(pat):
+			i++
+		}
+		text.WriteByte(pat[i])
+	}
+	return text.String(), true
 }
 
 // filters reads the Filter parameters and refuses what is not modelled.
@@ -24,20 +57,20 @@ func (r *request) filters() ([]filter, *APIError) {
 	total := 0
 	for _, i := range r.indexes("Filter") {
 		prefix := indexed("Filter", i)
-		f := filter{name: r.must(prefix + ".Name"), values: r.list(prefix + ".Value")}
+		name, values := r.must(prefix+".Name"), r.list(prefix+".Value")
 		if err := r.err(); err != nil {
 			return nil, err
 		}
-		if !r.action.knowsFilter(f.name) {
-			return nil, r.sim.notModelledLocked("filter", r.action.name, f.name)
+		if !r.action.knowsFilter(name) {
+			return nil, r.sim.notModelledLocked("filter", r.action.name, name)
 		}
-		if len(f.values) == 0 {
-			return nil, refuse("InvalidParameterValue", "The filter '%s' has no values", f.name)
+		if len(values) == 0 {
+			return nil, refuse("InvalidParameterValue", "The filter '%s' has no values", name)
 		}
-		if total += len(f.values); total > maxFilterValues {
+		if total += len(values); total > maxFilterValues {
 			return nil, refuse("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d", maxFilterValues)
 		}
-		out = append(out, f)
+		out = append(out, newFilter(name, values))
 	}
 	return out, nil
 }
@@ -55,7 +88,7 @@ func matchAll(filters []filter, fact func(name string) []string) bool {
 
 func (f filter) matches(have []string) bool {
 	return slices.ContainsFunc(have, func(h string) bool {
-		return slices.ContainsFunc(f.values, func(want string) bool { return wildcard(want, h) })
+		return f.exact[h] || slices.ContainsFunc(f.patterns, func(want string) bool { return wildcard(want, h) })
 	})
 }
 
