@@ -126,6 +126,19 @@ var rows = []row{
 			},
 		}
 	}},
+	{"CreateSnapshot", "with more to come", func(s *site) trial { return s.equipped() }},
+	{"EnableFastSnapshotRestores", "", func(s *site) trial { return s.equipped() }},
+	{"LockSnapshot", "", func(s *site) trial { return s.equipped() }},
+	{"DisableFastSnapshotRestores", "", func(s *site) trial {
+		id := s.snapshotted("pvc-1", map[string]string{"fastSnapshotRestoreAvailabilityZones": zone})
+		return trial{
+			func(ctx context.Context) error {
+				_, err := s.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id})
+				return err
+			},
+			func() { s.holds(1, 0) },
+		}
+	}},
 	{"DeleteSnapshot", "", func(s *site) trial {
 		id := s.snapshotted("pvc-1", nil)
 		return trial{
@@ -200,6 +213,26 @@ func (s *site) snapshotted(name string, parameters map[string]string) string {
 		return err
 	})
 	return id
+}
+
+// equipped is a request for a snapshot with fast restore and a lock, which EC2
+// is asked for one by one.
+func (s *site) equipped() trial {
+	id, snapshot := s.volume("pvc-1"), ""
+	class := map[string]string{"fastSnapshotRestoreAvailabilityZones": zone, "lockMode": "governance", "lockDuration": "1"}
+	return trial{
+		func(ctx context.Context) (err error) {
+			snapshot, err = s.snapshot(ctx, id, "snapshot-1", class)
+			return err
+		},
+		func() {
+			s.holds(1, 1)
+			sn, _ := s.sim.Snapshot(snapshot)
+			if len(sn.FastRestores) != 1 || sn.FastRestores[0].Zone != zone || sn.Lock == nil || sn.Lock.Mode != "governance" {
+				s.t.Errorf("snapshot %s has fast restore in %+v and lock %+v, want %s and governance", snapshot, sn.FastRestores, sn.Lock, zone)
+			}
+		},
+	}
 }
 
 // holds checks how many volumes and snapshots there are in EC2, beside those
