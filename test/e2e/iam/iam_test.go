@@ -45,7 +45,7 @@ func TestPolicyIsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// live is a volume's whole life: made, attached, grown, copied, restored,
+// live is a volume's whole life: made, attached, grown, cloned, copied, restored,
 // moved and deleted.
 func live(s *stage.Stage) {
 	s.T.Helper()
@@ -60,20 +60,25 @@ func live(s *stage.Stage) {
 	small := s.SizeKiB("app", "/data")
 	s.Ask("data", "2Gi")
 	s.Grown("app", "data", "/data", "2Gi", small)
+	s.Claim("clone", class, "2Gi", stage.FromClaim("data"))
+	s.Pod("twin", "clone", stage.OnNode(node))
+	s.Ready("twin")
 	copied := s.Snapshot("copy", "data", snapshots)
 	s.Claim("restored", initialized, "2Gi", stage.FromSnapshot("copy"))
 	s.Pod("reader", "restored", stage.OnNode(node))
 	s.Ready("reader")
-	source, restored := s.VolumeID("data"), s.VolumeID("restored")
+	source, restored, clone := s.VolumeID("data"), s.VolumeID("restored"), s.VolumeID("clone")
 	s.DeletePod("app")
 	s.DeletePod("reader")
+	s.DeletePod("twin")
 	// The lock is the operator's to take away: the driver may not.
 	_, err := s.EC2.UnlockSnapshot(s.T.Context(), &ec2.UnlockSnapshotInput{SnapshotId: &copied})
 	s.Must(err)
 	s.Run("-n", s.Namespace, "delete", "volumesnapshot", "copy", "--timeout=2m")
-	s.Run("-n", s.Namespace, "delete", "pvc", "data", "restored", "--timeout=2m")
+	s.Run("-n", s.Namespace, "delete", "pvc", "data", "restored", "clone", "--timeout=2m")
 	s.VolumeGone(source)
 	s.VolumeGone(restored)
+	s.VolumeGone(clone)
 }
 
 // allowed are the actions that the shipped policy allows.

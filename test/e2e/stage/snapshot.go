@@ -63,3 +63,10 @@ func FromSnapshot(name string) func(*corev1.PersistentVolumeClaim) {
 		}
 	}
 }
+
+// FromClaim has a claim be a clone of another claim of its namespace.
+func FromClaim(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: name}
+	}
+}

@@ -84,11 +84,7 @@ func TestRawBlock(t *testing.T) {
 	s.Claim("disk", s.Class("gp3", nil), "1Gi", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 	})
-	raw := func(p *corev1.Pod) {
-		p.Spec.Containers[0].VolumeMounts = nil
-		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/disk"}}
-	}
-	first := s.Pod("first", "disk", raw)
+	first := s.Pod("first", "disk", asDevice)
 	s.Ready(first.Name)
 	if size := s.In("first", "blockdev", "--getsize64", "/dev/disk"); size != "1073741824" {
 		t.Errorf("the device has %s bytes, want 1 GiB", size)
@@ -98,7 +94,7 @@ func TestRawBlock(t *testing.T) {
 		"for at in 0 262128; do dd if=/tmp/piece of=/dev/disk bs=4096 seek=$at conv=notrunc 2>/dev/null; done; sync; sha256sum </tmp/piece"
 	sum := s.In("first", "sh", "-c", write)
 	s.DeletePod("first")
-	s.Pod("second", "disk", raw)
+	s.Pod("second", "disk", asDevice)
 	s.Ready("second")
 	for _, at := range []string{"0", "262128"} {
 		got := s.In("second", "sh", "-c", "dd if=/dev/disk bs=4096 count=16 skip="+at+" 2>/dev/null | sha256sum")
