@@ -111,6 +111,9 @@ func (s *ControllerService) ControllerPublishVolume(ctx context.Context, req *cs
 	log := logr.FromContextOrDiscard(ctx)
 	log.Info("ControllerPublishVolume: attaching")
 	att, err := s.volumes.Attach(ctx, id, node)
+	if err == nil {
+		err = checkAlone(att, req.GetVolumeCapability())
+	}
 	if err != nil {
 		return nil, grpcError(fmt.Errorf("attach %s to %s: %w", id, node, err))
 	}
@@ -168,8 +171,12 @@ func (s *ControllerService) ValidateVolumeCapabilities(ctx context.Context, req 
 	if len(req.GetVolumeCapabilities()) == 0 {
 		return nil, grpcError(fmt.Errorf("%w: the request names no volume capability", ebs.ErrInvalid))
 	}
-	if _, err := s.volumes.Volume(ctx, id); err != nil {
+	vol, err := s.volumes.Volume(ctx, id)
+	if err != nil {
 		return nil, grpcError(fmt.Errorf("look up volume %s: %w", id, err))
+	}
+	if forSeveralNodes(req.GetVolumeCapabilities()...) && !vol.MultiAttach {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: fmt.Sprintf("volume %s is for one node at a time: it was made without Multi-Attach", id)}, nil
 	}
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -85,6 +86,7 @@ func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (want ebs.
 		Name: req.GetName(), Size: size, Type: params.volumeType, IOPS: iops, ThroughputMiBps: params.throughputMiBps,
 		Encrypted: params.encrypted, KMSKeyID: params.kmsKeyID, Zone: zone, AllowedZones: allowed, Snapshot: snapshot, Source: source,
 		InitializationMiBps: params.initializationMiBps, Tags: tags,
+		MultiAttach: forSeveralNodes(req.GetVolumeCapabilities()...),
 	}
 	return want, params.volumeContext(req.GetVolumeContentSource() != nil), want.Check()
 }
@@ -218,8 +220,12 @@ func checkCapability(c *csi.VolumeCapability) error {
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+		if c.GetBlock() == nil {
+			return invalid("access mode %s (ReadWriteMany): a filesystem is mounted by one node at a time, two would destroy it; several nodes share only the raw device of an io2 volume (volumeMode Block, parameter type io2)", mode)
+		}
 	default:
-		return invalid("access mode %s: an EBS volume is attached to one node at a time; allowed are SINGLE_NODE_WRITER, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER and SINGLE_NODE_READER_ONLY (ReadWriteOnce and ReadWriteOncePod in Kubernetes)", mode)
+		return invalid("access mode %s: an EBS volume is attached to one node at a time; allowed are SINGLE_NODE_WRITER, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER and SINGLE_NODE_READER_ONLY (ReadWriteOnce and ReadWriteOncePod in Kubernetes), and MULTI_NODE_MULTI_WRITER (ReadWriteMany) for raw block volumes of type io2", mode)
 	}
 	if c.GetBlock() == nil && c.GetMount() == nil {
 		return invalid("the volume capability has no access type: allowed are block and mount")
@@ -230,6 +236,24 @@ func checkCapability(c *csi.VolumeCapability) error {
 		}
 	}
 	return nil
+}
+
+// forSeveralNodes says whether one of the capabilities asks for several nodes at once.
+func forSeveralNodes(caps ...*csi.VolumeCapability) bool {
+	return slices.ContainsFunc(caps, func(c *csi.VolumeCapability) bool {
+		return c.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	})
+}
+
+// checkAlone refuses a volume for one node that others have too, which Multi-Attach
+// lets happen: EC2 itself does not keep a second node away from such a volume. The
+// attachment stays; it is the caller's to end (CSI, ControllerUnpublishVolume).
+func checkAlone(att ebs.Attachment, c *csi.VolumeCapability) error {
+	if len(att.Others) == 0 || forSeveralNodes(c) {
+		return nil
+	}
+	return fmt.Errorf("%w: volume %s, of Multi-Attach, is attached to %s too, and access mode %s is for one node",
+		ebs.ErrAttachedElsewhere, att.Volume, att.Others[0], c.GetAccessMode().GetMode())
 }
 
 func parsePublish(req *csi.ControllerPublishVolumeRequest) (ebs.VolumeID, ebs.InstanceID, error) {

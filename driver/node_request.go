@@ -143,7 +143,7 @@ func parseWant(volume string, publish, volumeContext map[string]string) (blockde
 // parseAccess reads a volume capability.
 func parseAccess(c *csi.VolumeCapability) (volumeAccess, error) {
 	mode := c.GetAccessMode().GetMode()
-	readOnly, err := parseAccessMode(mode)
+	readOnly, err := parseAccessMode(mode, c.GetBlock() != nil)
 	if err != nil {
 		return volumeAccess{}, err
 	}
@@ -165,8 +165,12 @@ func parseAccess(c *csi.VolumeCapability) (volumeAccess, error) {
 }
 
 // parseAccessMode reads an access mode: whether it is read-only, and an error
-// for those that need a volume on several nodes.
-func parseAccessMode(mode csi.VolumeCapability_AccessMode_Mode) (readOnly bool, err error) {
+// for those that need a volume on several nodes. Those share raw devices only:
+// what they do about each other's writes is theirs.
+func parseAccessMode(mode csi.VolumeCapability_AccessMode_Mode, block bool) (readOnly bool, err error) {
+	if block && mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER {
+		return false, nil
+	}
 	switch mode {
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
@@ -175,7 +179,7 @@ func parseAccessMode(mode csi.VolumeCapability_AccessMode_Mode) (readOnly bool, 
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
 		return true, nil
 	}
-	return false, invalid("access mode %s is not supported: an EBS volume is used by one node (ReadWriteOnce, ReadWriteOncePod)", mode)
+	return false, invalid("access mode %s is not supported: an EBS volume is used by one node (ReadWriteOnce, ReadWriteOncePod), or as a raw device by several (ReadWriteMany)", mode)
 }
 
 // sameStaging accepts a mount that is already at the staging path if it is the

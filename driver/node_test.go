@@ -136,7 +136,15 @@ func TestParseNodeStage(t *testing.T) {
 		"group":             {"the group is kubelet's to set", base(func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability.GetMount().VolumeMountGroup = "7" }), stageRequest{}, codes.InvalidArgument},
 		"broken partition":  {"a partition that is no number", base(func(r *csi.NodeStageVolumeRequest) { r.VolumeContext = map[string]string{"partition": "p1"} }), stageRequest{}, codes.InvalidArgument},
 		"partition below 0": {"there is none", base(func(r *csi.NodeStageVolumeRequest) { r.VolumeContext = map[string]string{"partition": "-1"} }), stageRequest{}, codes.InvalidArgument},
-		"several nodes": {"one node uses an EBS volume", base(func(r *csi.NodeStageVolumeRequest) {
+		"several nodes, block": {
+			"a raw device may be shared",
+			base(func(r *csi.NodeStageVolumeRequest) {
+				r.VolumeCapability = nodeCapability(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, "")
+				r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+			}),
+			want(func(r *stageRequest) { r.access = volumeAccess{block: true} }), codes.OK,
+		},
+		"several nodes": {"one node uses a filesystem", base(func(r *csi.NodeStageVolumeRequest) {
 			r.VolumeCapability = nodeCapability(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, "")
 		}), stageRequest{}, codes.InvalidArgument},
 	} {

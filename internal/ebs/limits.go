@@ -92,6 +92,9 @@ func (r VolumeRequest) Check() error {
 			return err
 		}
 	}
+	if r.MultiAttach && r.Type != IO2 {
+		return fmt.Errorf("%w: volume type %s: a volume for several nodes (ReadWriteMany, MULTI_NODE_MULTI_WRITER) has to be of type io2", ErrInvalid, r.Type)
+	}
 	if err := r.checkIOPS(l); err != nil {
 		return err
 	}

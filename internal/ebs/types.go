@@ -48,6 +48,8 @@ type VolumeRequest struct {
 	ThroughputMiBps int32 // 0: EC2's default for the type
 	Encrypted       bool
 	KMSKeyID        string
+	// MultiAttach: several instances of the zone may have it at once; io2 only.
+	MultiAttach bool
 	// Zone is where a new volume is made; the zero value leaves the choice open.
 	Zone Zone
 	// AllowedZones holds the names (or ids) of the zones in which an existing
@@ -86,6 +88,7 @@ type Volume struct {
 	ThroughputMiBps int32
 	Encrypted       bool
 	KMSKeyID        string
+	MultiAttach     bool // several instances of the zone may have it at once
 	Zone            Zone
 	State           VolumeState
 	Snapshot        SnapshotID
@@ -131,6 +134,8 @@ type Attachment struct {
 	DeviceName string // as given to AttachVolume, e.g. "/dev/xvdaa"; not the node's own name of it
 	State      AttachmentState
 	Since      time.Time
+	// Others are the other instances that hold the volume, as Multi-Attach allows.
+	Others []InstanceID
 }
 
 // SnapshotRequest is what a snapshot is wanted to be. Name decides identity.

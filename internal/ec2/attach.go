@@ -160,17 +160,29 @@ func (c *Client) explainZones(ctx context.Context, id ebs.VolumeID, to ebs.Insta
 }
 
 // attachmentOf is the attachment of a volume to an instance as the volume
-// shows it within a time, nil where it shows none at all, ErrAttachedElsewhere
-// where it shows another instance's.
+// shows it within a time, nil where it shows none, ErrAttachedElsewhere where it
+// shows another instance's. With Multi-Attach another instance's says nothing
+// about this one's.
 func (c *Client) attachmentOf(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID, within time.Duration) (*ebs.Attachment, error) {
 	vol, err := c.volumeWithin(ctx, id, within)
 	if err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", id, err)
 	}
+	var found *ebs.Attachment
+	var others []ebs.InstanceID
 	for _, a := range vol.Attachments {
 		if a.Instance == to {
-			return &a, nil
+			found = &a
+		} else if a.State.Holds() {
+			others = append(others, a.Instance)
 		}
+	}
+	if found != nil {
+		found.Others = others
+		return found, nil
+	}
+	if vol.MultiAttach {
+		return nil, nil
 	}
 	for _, a := range vol.Attachments {
 		return nil, fmt.Errorf("%w: volume %s is %s to %s as %s", ebs.ErrAttachedElsewhere, id, attachmentVerb(a.State), a.Instance, a.DeviceName)

@@ -86,6 +86,9 @@ func (c *Client) copyVolume(ctx context.Context, want ebs.VolumeRequest, token s
 	if want.KMSKeyID != "" {
 		in.KmsKeyId = aws.String(want.KMSKeyID)
 	}
+	if want.MultiAttach {
+		in.MultiAttachEnabled = aws.Bool(true)
+	}
 	out, err := mutate(ctx, func(ctx context.Context) (*sdk.CopyVolumesOutput, error) { return c.api.CopyVolumes(ctx, in) })
 	if err != nil {
 		return ebs.Volume{}, err

@@ -185,6 +185,9 @@ func (c *Client) createVolume(ctx context.Context, want ebs.VolumeRequest, zone 
 	if want.KMSKeyID != "" {
 		in.KmsKeyId = aws.String(want.KMSKeyID)
 	}
+	if want.MultiAttach {
+		in.MultiAttachEnabled = aws.Bool(true)
+	}
 	if want.Snapshot != "" {
 		in.SnapshotId = aws.String(string(want.Snapshot))
 		if want.InitializationMiBps != 0 {
@@ -199,6 +202,7 @@ func (c *Client) createVolume(ctx context.Context, want ebs.VolumeRequest, zone 
 		VolumeId: out.VolumeId, Size: out.Size, VolumeType: out.VolumeType, Iops: out.Iops, Throughput: out.Throughput,
 		Encrypted: out.Encrypted, KmsKeyId: out.KmsKeyId, AvailabilityZone: out.AvailabilityZone,
 		AvailabilityZoneId: out.AvailabilityZoneId, State: out.State, SnapshotId: out.SnapshotId, Tags: out.Tags,
+		MultiAttachEnabled: out.MultiAttachEnabled,
 	}), nil
 }
 
@@ -355,6 +359,9 @@ func differences(vol ebs.Volume, want ebs.VolumeRequest) error {
 	if !sameKey(vol.KMSKeyID, want.KMSKeyID) {
 		differs("KMS key", vol.KMSKeyID, want.KMSKeyID)
 	}
+	if vol.MultiAttach != want.MultiAttach {
+		differs("Multi-Attach (for several nodes)", vol.MultiAttach, want.MultiAttach)
+	}
 	if !zoneAllowed(vol.Zone, want.AllowedZones) {
 		differs("zone", vol.Zone.Name, zoneNames(want.AllowedZones))
 	}
@@ -457,6 +464,7 @@ func volumeFrom(v types.Volume) ebs.Volume {
 		ThroughputMiBps: aws.ToInt32(v.Throughput),
 		Encrypted:       aws.ToBool(v.Encrypted),
 		KMSKeyID:        aws.ToString(v.KmsKeyId),
+		MultiAttach:     aws.ToBool(v.MultiAttachEnabled),
 		Zone:            ebs.Zone{Name: aws.ToString(v.AvailabilityZone), ID: aws.ToString(v.AvailabilityZoneId)},
 		State:           ebs.VolumeState(v.State),
 		Snapshot:        ebs.SnapshotID(aws.ToString(v.SnapshotId)),
