@@ -36,6 +36,7 @@ var tests = map[string]func(*testing.T, *example){
 	"08-raw-block-and-read-only": rawBlockAndReadOnly,
 	"09-io2-database":            io2Database,
 	"13-clone":                   clone,
+	"14-shared-device":           sharedDevice,
 }
 
 // TestExamples plays each folder; a folder without a test, or a manifest that
