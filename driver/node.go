@@ -28,6 +28,7 @@ type Devices interface {
 // Filesystems is what the node service needs of filesystems and mounts.
 type Filesystems interface {
 	At(path string) (fs.Point, bool, error)
+	CheckWritable(p fs.Point) error
 	OtherMount(major, minor uint32, except ...string) (path string, found bool, err error)
 	Mount(ctx context.Context, r fs.Request) (fs.Outcome, error)
 	Bind(source, target string, readOnly bool) error
@@ -107,7 +108,7 @@ func (s *NodeService) stageFilesystem(ctx context.Context, device blockdev.Devic
 			return err
 		}
 		log.Info("NodeStageVolume: already mounted", "path", want.path, "fsType", point.Type)
-		return s.growStaged(ctx, device, want)
+		return s.finishStage(ctx, device, want)
 	}
 	done, err := s.mounts.Mount(ctx, fs.Request{
 		Device:   device.Path,
@@ -124,6 +125,27 @@ func (s *NodeService) stageFilesystem(ctx context.Context, device blockdev.Devic
 	if done.Formatted {
 		return nil // a new filesystem has the device's size
 	}
+	return s.finishStage(ctx, device, want)
+}
+
+// finishStage makes sure that what is staged can be written to, if that is
+// wanted: mount(8) mounts a write-protected device read-only and calls it a
+// success, and the filesystem of an earlier call may have met an error since.
+// Then it is grown.
+func (s *NodeService) finishStage(ctx context.Context, device blockdev.Device, want stageRequest) error {
+	if want.access.readOnly {
+		return nil
+	}
+	point, mounted, err := s.mounts.At(want.path)
+	if err == nil && !mounted {
+		err = fmt.Errorf("%s: %w", want.path, fs.ErrNotMounted)
+	}
+	if err == nil {
+		err = s.mounts.CheckWritable(point)
+	}
+	if err != nil {
+		return fmt.Errorf("volume %s: %w: %w", want.device.Volume, errStaysStaged, err)
+	}
 	return s.growStaged(ctx, device, want)
 }
 
@@ -131,9 +153,6 @@ func (s *NodeService) stageFilesystem(ctx context.Context, device blockdev.Devic
 // restored from a smaller snapshot, or grown while no node had it, and an
 // earlier call may have mounted it and failed to grow it.
 func (s *NodeService) growStaged(ctx context.Context, device blockdev.Device, want stageRequest) error {
-	if want.access.readOnly {
-		return nil
-	}
 	grown, err := s.mounts.Grow(ctx, device.Path, want.path)
 	if err != nil {
 		return fmt.Errorf("volume %s at %s: %w: %w", want.device.Volume, want.path, errStaysStaged, err)
@@ -183,7 +202,7 @@ func (s *NodeService) publishFilesystem(ctx context.Context, want publishRequest
 	if err := s.checkOwner(staged, want); err != nil {
 		return err
 	}
-	readOnly := want.access.readOnly || staged.ReadOnly
+	readOnly := want.access.readOnly
 	log := logr.FromContextOrDiscard(ctx).WithValues("path", want.target, "readOnly", readOnly)
 	published, ok, err := s.mounts.At(want.target)
 	if err != nil {
@@ -195,6 +214,13 @@ func (s *NodeService) publishFilesystem(ctx context.Context, want publishRequest
 		}
 		log.Info("NodePublishVolume: already published")
 		return nil
+	}
+	if !readOnly {
+		// A Pod that is to write learns it here, not at its first write. One that
+		// has the volume already keeps it (above): kubelet asks again and again.
+		if err := s.mounts.CheckWritable(staged); err != nil {
+			return fmt.Errorf("volume %s: %w", want.device.Volume, err)
+		}
 	}
 	if err := s.checkWriters(staged.Major, staged.Minor, want); err != nil {
 		return err

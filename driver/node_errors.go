@@ -46,6 +46,7 @@ var nodeErrorCodes = []struct {
 	{blockdev.ErrTooSmall, codes.Unavailable},
 	{fs.ErrNotMounted, codes.NotFound},
 	{fs.ErrConflict, codes.AlreadyExists},
+	{fs.ErrNotWritable, codes.FailedPrecondition},
 	{fs.ErrContent, codes.FailedPrecondition},
 	{fs.ErrDamaged, codes.FailedPrecondition},
 	{fs.ErrUnreadable, codes.Internal},

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -340,4 +341,83 @@ func TestOneWriter(t *testing.T) {
 			must(t, b.publish(volumeA, "pod5", one, false)) // the next Pod
 		})
 	}
+}
+
+// TestFilesystemShutOff: the kernel has shut a filesystem off after an error. A
+// further Pod is not given what it cannot write to; a Pod that only reads is, the
+// Pod that has it keeps it, and the next mount checks it and all is well.
+func TestFilesystemShutOff(t *testing.T) {
+	for name, shut := range map[string]func(b *bench, loop string){
+		"ext4": func(b *bench, loop string) {
+			must(b.t, os.WriteFile("/sys/fs/ext4/"+loop+"/trigger_fs_error", []byte("1"), 0o200))
+		},
+		"xfs": func(b *bench, _ string) { b.run("xfs_io", "-x", "-c", "shutdown", b.path("stage-"+volumeA)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			d := b.attach(volumeA, 320)
+			writes := mountOf(name)
+			if name == "ext4" {
+				writes = mountOf(name, "errors=remount-ro")
+			}
+			must(t, b.stage(volumeA, writes))
+			must(t, b.publish(volumeA, "pod1", writes, false))
+			shut(b, d.loop)
+			wantCode(t, b.publish(volumeA, "pod2", writes, false), codes.FailedPrecondition, "shut it off after an error")
+			if _, err := os.Stat(b.path("pod2")); !os.IsNotExist(err) {
+				t.Errorf("the refused target was made: %v", err)
+			}
+			must(t, b.publish(volumeA, "pod1", writes, false))
+			if name == "ext4" { // xfs gives nothing to read any more
+				must(t, b.publish(volumeA, "reader", writes, true))
+			}
+			// It stays mounted: the code must let kubelet unstage it.
+			wantCode(t, b.stage(volumeA, writes), codes.Unavailable, "next mount")
+			must(t, b.unpublish(volumeA, "pod1"))
+			must(t, b.unpublish(volumeA, "reader"))
+			must(t, b.unstage(volumeA))
+			must(t, b.stage(volumeA, writes))
+			must(t, b.publish(volumeA, "pod2", writes, false))
+			must(t, os.WriteFile(b.path("pod2/file"), []byte("written"), 0o600))
+		})
+	}
+}
+
+// TestWriteProtectedDevice: mount(8) mounts one read-only and calls it a success.
+func TestWriteProtectedDevice(t *testing.T) {
+	b := newBench(t)
+	d := b.attach(volumeA, 64)
+	must(t, b.stage(volumeA, mountOf("ext4")))
+	must(t, b.unstage(volumeA))
+	b.run("blockdev", "--setro", "/dev/"+d.loop)
+	t.Cleanup(func() { b.run("blockdev", "--setrw", "/dev/"+d.loop) })
+	wantCode(t, b.stage(volumeA, mountOf("ext4")), codes.Unavailable, "mounted read-only")
+	must(t, b.unstage(volumeA))
+	must(t, b.stage(volumeA, mountOf("ext4", "ro")))
+	must(t, b.publish(volumeA, "reader", mountOf("ext4", "ro"), false))
+}
+
+// TestSELinuxLabel: the label that kubelet asks for reaches mount(8) as one
+// option, its comma included. (Where SELinux is off, as in most kernels that
+// tests run on, mount(8) then leaves it out.)
+func TestSELinuxLabel(t *testing.T) {
+	b := newBench(t)
+	b.attach(volumeA, 64)
+	real, err := exec.LookPath("mount")
+	must(t, err)
+	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >%s\nexec %s \"$@\"\n", b.path("argv"), real)
+	must(t, os.Mkdir(b.path("bin"), 0o755))
+	must(t, os.WriteFile(b.path("bin/mount"), []byte(script), 0o755))
+	t.Setenv("PATH", b.path("bin")+":"+os.Getenv("PATH"))
+	const context = `context="system_u:object_r:container_file_t:s0:c1,c2"`
+	label := mountOf("ext4", context, "noatime")
+	must(t, b.stage(volumeA, label))
+	argv, err := os.ReadFile(b.path("argv"))
+	must(t, err)
+	if want := context + ",noatime,defaults"; !slices.Contains(strings.Split(string(argv), "\n"), want) {
+		t.Errorf("mount was called with\n%swant an argument %s", argv, want)
+	}
+	must(t, b.stage(volumeA, label))
+	must(t, b.publish(volumeA, "pod", label, false))
+	must(t, b.publish(volumeA, "pod", label, false))
 }

@@ -392,6 +392,8 @@ func (m mountsThatDoNotGrow) Mount(_ context.Context, r fs.Request) (fs.Outcome,
 	return fs.Outcome{Type: r.Type}, nil
 }
 
+func (mountsThatDoNotGrow) CheckWritable(fs.Point) error { return nil }
+
 func (mountsThatDoNotGrow) Grow(context.Context, string, string) (fs.Growth, error) {
 	return fs.Growth{}, errors.New("resize2fs: Permission denied")
 }

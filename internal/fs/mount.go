@@ -127,7 +127,10 @@ type Point struct {
 	Major, Minor uint32 // device number of the filesystem
 	Root         string // the folder (or file) of the filesystem that is seen at Path
 	Type         string
-	ReadOnly     bool
+	ReadOnly     bool // as the mount was made, or changed by hand
+	// Failed is how the kernel shows that it has shut the filesystem off against
+	// writing after an error, "" if it shows nothing.
+	Failed string
 }
 
 // At returns the mount at path, the topmost if there are several, and false
@@ -148,15 +151,58 @@ func (m *Mounter) At(path string) (Point, bool, error) {
 		return Point{}, false, nil
 	}
 	info := infos[len(infos)-1]
-	options := slices.Collect(splitOptions(info.Options, info.VFSOptions))
-	return Point{
+	return pointOf(path, info), true, nil
+}
+
+// pointOf reads an entry of mountinfo. It has the options of the mount and those
+// of the filesystem beneath: "ro" asked for is in the mount's, "ro" in the
+// filesystem's alone is the kernel's own doing.
+func pointOf(path string, info *mountinfo.Info) Point {
+	mount := slices.Collect(splitOptions(info.Options))
+	beneath := slices.Collect(splitOptions(info.VFSOptions))
+	p := Point{
 		Path:     path,
 		Major:    uint32(info.Major),
 		Minor:    uint32(info.Minor),
 		Root:     info.Root,
 		Type:     info.FSType,
-		ReadOnly: slices.Contains(options, "ro"),
-	}, true, nil
+		ReadOnly: slices.Contains(mount, "ro"),
+	}
+	for _, option := range failedOptions {
+		if slices.Contains(beneath, option) && (option != "ro" || !p.ReadOnly) {
+			p.Failed = option
+		}
+	}
+	return p
+}
+
+// failedOptions show a filesystem that was shut off: ext4 up to Linux 6.12 makes
+// itself "ro" after an error (errors=remount-ro, or a journal that cannot be
+// written), later ones stay "rw" and say "emergency_ro", or "shutdown" (Linux,
+// fs/ext4/super.c: ext4_handle_error, _ext4_show_options).
+var failedOptions = []string{"ro", "emergency_ro", "shutdown"}
+
+// CheckWritable makes sure that what is mounted can be written to: it is no
+// read-only mount, and the kernel has not shut its filesystem off.
+func (m *Mounter) CheckWritable(p Point) error {
+	cause := p.Failed
+	if cause == "" && p.ReadOnly {
+		return fmt.Errorf("%s is mounted read-only, and read-write access is wanted: %w", p.Path, ErrNotWritable)
+	}
+	if cause == "" {
+		// xfs shows nothing in its options, and opens nothing any more (Linux,
+		// fs/xfs/xfs_file.c: xfs_dir_open).
+		dir, err := os.Open(p.Path)
+		switch {
+		case err == nil:
+			return dir.Close()
+		case !errors.Is(err, unix.EIO):
+			return err
+		}
+		cause = err.Error()
+	}
+	return fmt.Errorf("%s (%s): %w: the kernel has shut it off after an error; it is checked at its next mount, for which all Pods of the volume on this node have to end first",
+		p.Path, cause, ErrNotWritable)
 }
 
 // OtherMount finds a path, other than those excepted, at which the filesystem on

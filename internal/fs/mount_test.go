@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
 	mountutils "k8s.io/mount-utils"
 )
 
@@ -71,6 +72,30 @@ func TestAtFolder(t *testing.T) {
 	}
 	if point, mounted, err := m.At("/proc"); !mounted || point.Type != "proc" || err != nil {
 		t.Errorf("/proc is a mount, got %+v, %t, %v", point, mounted, err)
+	}
+}
+
+// What the kernel shows of filesystems, as Linux 6.1 and 6.18 wrote it.
+func TestPointOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why            string
+		mount, beneath string
+		readOnly       bool
+		failed         string
+	}{
+		"writable":        {"a sound one", "rw,relatime", "rw", false, ""},
+		"read-only":       {"mount -o ro", "ro,relatime", "ro", true, ""},
+		"bound read-only": {"a Pod's own wish", "ro,relatime", "rw", true, ""},
+		"error":           {"ext4 made itself read-only", "rw,relatime", "ro,errors=remount-ro", false, "ro"},
+		"error, newer":    {"ext4 since 6.12 keeps rw", "rw,relatime", "rw,errors=remount-ro,emergency_ro", false, "emergency_ro"},
+		"shut down":       {"its journal was aborted", "rw,relatime", "rw,shutdown", false, "shutdown"},
+		"labelled":        {"SELinux categories have commas", "rw,relatime", `rw,context="system_u:object_r:container_file_t:s0:c1,c2"`, false, ""},
+		"both":            {"bound read-only, and failed", "ro,relatime", "rw,emergency_ro", true, "emergency_ro"},
+	} {
+		got := pointOf("/p", &mountinfo.Info{Options: tc.mount, VFSOptions: tc.beneath})
+		if got.ReadOnly != tc.readOnly || got.Failed != tc.failed {
+			t.Errorf("%s: %s: got read-only %t, failed %q", name, tc.why, got.ReadOnly, got.Failed)
+		}
 	}
 }
 

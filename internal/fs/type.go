@@ -49,4 +49,6 @@ var (
 	ErrConflict = errors.New("something else is mounted there")
 	// ErrNotMounted: nothing is mounted at the path.
 	ErrNotMounted = errors.New("nothing is mounted there")
+	// ErrNotWritable: a filesystem is mounted and cannot be written to.
+	ErrNotWritable = errors.New("filesystem cannot be written to")
 )
