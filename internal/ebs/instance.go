@@ -70,6 +70,15 @@ func LimitOf(instanceType string) InstanceLimit {
 	return nitro(defaultNitroVolumes, Shared)
 }
 
+// IsClaimDevice says whether a device name ("xvdba", with or without /dev/) is of
+// the kind under which this driver, and AWS's, attach volumes of claims: xvdaa to
+// xvddx, which images and launch templates do not use for theirs. (The driver's
+// last names, sdb to sdz, are theirs too; it takes them beyond 102 volumes alone.)
+func IsClaimDevice(name string) bool {
+	letters, ok := strings.CutPrefix(strings.TrimPrefix(name, "/dev/"), "xvd")
+	return ok && len(letters) == 2 && letters[0] >= 'a' && letters[0] <= 'd' && letters[1] >= 'a' && letters[1] <= 'z'
+}
+
 // Occupancy is what takes places of an instance's limit besides the volumes
 // of claims.
 type Occupancy struct {

@@ -120,3 +120,14 @@ func TestMostOccupied(t *testing.T) {
 		}
 	}
 }
+
+func TestIsClaimDevice(t *testing.T) {
+	for name, want := range map[string]bool{
+		"xvdaa": true, "/dev/xvddx": true, "xvdba": true,
+		"xvda": false, "/dev/xvda": false, "sda1": false, "/dev/sdb": false, "xvdb": false, "xvdea": false, "xvdaa1": false, "": false,
+	} {
+		if got := IsClaimDevice(name); got != want {
+			t.Errorf("%q: got %t", name, got)
+		}
+	}
+}

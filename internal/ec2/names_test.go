@@ -23,6 +23,11 @@ func TestAllDeviceNames(t *testing.T) {
 			t.Errorf("name %d is %s, want %s: AWS's driver has that order", name, got, want)
 		}
 	}
+	for n, name := range allDeviceNames {
+		if ebs.IsClaimDevice(name) != (n < 102) {
+			t.Errorf("%s: nodes tell volumes of claims from their own otherwise", name)
+		}
+	}
 	if len(allDeviceNames) != 127 {
 		t.Errorf("%d names, want 127", len(allDeviceNames))
 	}

@@ -59,37 +59,50 @@ func (c *Client) Instance(ctx context.Context) (Instance, error) {
 }
 
 // Occupancy counts the network interfaces that are attached now and the EBS
-// volumes that the instance was launched with. The metadata service's block
-// device mapping does not change when volumes are attached or detached later,
-// so volumes of claims are not in it.
+// volumes that are the instance's own. The metadata service's block device
+// mapping shows what was attached when the instance booted, and stays so: volumes
+// of claims are in it after a boot with them attached, also when they have left
+// (kubernetes-sigs/aws-ebs-csi-driver#1808). They are told by their device names
+// and do not count.
 func (c *Client) Occupancy(ctx context.Context) (ebs.Occupancy, error) {
 	macs, err := c.get(ctx, "network/interfaces/macs/")
 	if err != nil {
-		return ebs.Occupancy{}, err
-	}
-	mapping, err := c.get(ctx, "block-device-mapping/")
-	if err != nil && !isNotFound(err) {
 		return ebs.Occupancy{}, err
 	}
 	interfaces := len(strings.Fields(macs))
 	if interfaces == 0 {
 		return ebs.Occupancy{}, errors.New("IMDS lists no network interface")
 	}
-	return ebs.Occupancy{NetworkInterfaces: interfaces, ReservedVolumes: launchVolumes(mapping)}, nil
+	reserved, err := c.ownVolumes(ctx)
+	return ebs.Occupancy{NetworkInterfaces: interfaces, ReservedVolumes: reserved}, err
 }
 
-// launchVolumes counts the EBS volumes in a block device mapping: the root
-// volume, which stands under "ami" and "root" and is one, and ebs1, ebs2, ...
-// Instance store ("ephemeral0") and "swap" are none.
-func launchVolumes(mapping string) int {
+// ownVolumes counts the EBS volumes in the block device mapping that are of no
+// claim: the root volume, which stands under "ami" and "root" and is one, and of
+// ebs1, ebs2, ... those with another name than the driver gives. Instance store
+// ("ephemeral0") and "swap" are none.
+func (c *Client) ownVolumes(ctx context.Context) (int, error) {
+	mapping, err := c.get(ctx, mappingPath)
+	if err != nil && !isNotFound(err) {
+		return 0, err
+	}
 	volumes := 1
-	for _, name := range strings.Fields(mapping) {
-		if strings.HasPrefix(name, "ebs") {
+	for _, entry := range strings.Fields(mapping) {
+		if !strings.HasPrefix(entry, "ebs") {
+			continue
+		}
+		device, err := c.get(ctx, mappingPath+entry)
+		if err != nil {
+			return 0, err
+		}
+		if !ebs.IsClaimDevice(strings.TrimSpace(device)) {
 			volumes++
 		}
 	}
-	return volumes
+	return volumes, nil
 }
+
+const mappingPath = "block-device-mapping/"
 
 // get reads one category.
 func (c *Client) get(ctx context.Context, path string) (string, error) {

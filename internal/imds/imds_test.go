@@ -69,7 +69,12 @@ func TestOccupancy(t *testing.T) {
 		want ebs.Occupancy
 	}{
 		"plain":          {"ami and root are one volume", map[string]string{macs: "0a:01/", mapping: "ami\nroot"}, ebs.Occupancy{ReservedVolumes: 1, NetworkInterfaces: 1}},
-		"launch volumes": {"volumes of the launch template take places", map[string]string{macs: "0a:01/\n0a:02/", mapping: "ami\nebs1\nebs12\nroot"}, ebs.Occupancy{ReservedVolumes: 3, NetworkInterfaces: 2}},
+		"launch volumes": {"volumes of the launch template take places", map[string]string{macs: "0a:01/\n0a:02/", mapping: "ami\nebs1\nebs12\nroot", mapping + "ebs1": "sdb", mapping + "ebs12": "xvdc"}, ebs.Occupancy{ReservedVolumes: 3, NetworkInterfaces: 2}},
+		"claims at boot": {
+			"volumes of claims that were attached when the instance booted may leave",
+			map[string]string{macs: "0a:01/", mapping: "ami\nebs1\nebs2\nebs3\nroot", mapping + "ebs1": "xvdaa", mapping + "ebs2": "sdf", mapping + "ebs3": "/dev/xvdbq\n"},
+			ebs.Occupancy{ReservedVolumes: 2, NetworkInterfaces: 1},
+		},
 		"instance store": {"instance store and swap are no EBS volumes", map[string]string{macs: "0a:01/", mapping: "ami\nephemeral0\nephemeral1\nroot\nswap"}, ebs.Occupancy{ReservedVolumes: 1, NetworkInterfaces: 1}},
 		"no mapping":     {"metal instances may have none; the root volume is there", map[string]string{macs: "0a:01/"}, ebs.Occupancy{ReservedVolumes: 1, NetworkInterfaces: 1}},
 	} {
@@ -82,6 +87,9 @@ func TestOccupancy(t *testing.T) {
 				t.Errorf("%s (-want +got)\n%s", tc.why, diff)
 			}
 		})
+	}
+	if _, err := serve(t, map[string]string{macs: "0a:01/", mapping: "ebs1"}).Occupancy(t.Context()); err == nil {
+		t.Error("a volume whose name is not told may be either: want an error, not a guess")
 	}
 	if _, err := serve(t, map[string]string{mapping: "ami\nroot"}).Occupancy(t.Context()); err == nil {
 		t.Error("without the list of interfaces the limit is unknown: want an error, not a guess")
