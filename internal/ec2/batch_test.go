@@ -87,6 +87,55 @@ func TestLookUpsByTheHundreds(t *testing.T) {
 	}
 }
 
+// DRIVER rule 6 for snapshots, which are asked for by id: EC2 refuses the list for one of them.
+func TestLookUpsOfSnapshotsAreAsUnknownAsTheyAre(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why     string
+		message string // of EC2's refusal; empty: the simulator's, which names what is unknown
+		calls   int    // at most; a few more than needed, for look-ups that come apart on a busy machine
+	}{
+		"named":     {"EC2 says which it does not know, and is asked for the rest", "", 4},
+		"not named": {"else the list is halved until it is found", "No.", 11},
+		"alike":     {"an id that begins like a known one is another", "The snapshots 'snap-0123456789abcdef0', 'snap-01234567' do not exist.", 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegionInRealTime(t)
+			r.SetDelays(ec2sim.Delays{})
+			vol := r.volume("pvc-1").ID
+			var all []ebs.SnapshotID
+			for i := range 7 {
+				all = append(all, r.snapshot(fmt.Sprint("snap-", i), vol).ID)
+			}
+			unknown := ebs.SnapshotID("snap-0123456789abcdef0")
+			all = append(all, unknown)
+			r.intercept(func(c call) *reply {
+				for key, values := range c.form {
+					if tc.message != "" && strings.HasPrefix(key, "SnapshotId.") && values[0] == string(unknown) {
+						return refusal(400, "InvalidSnapshot.NotFound", tc.message)
+					}
+				}
+				return nil
+			})
+			before := len(r.callsOf("DescribeSnapshots"))
+			client := r.client()
+			var group sync.WaitGroup
+			for _, id := range all {
+				group.Go(func() {
+					page, err := client.ListSnapshots(t.Context(), ebs.SnapshotQuery{ID: id})
+					switch {
+					case err != nil, id == unknown && len(page.Snapshots) != 0, id != unknown && (len(page.Snapshots) != 1 || page.Snapshots[0].ID != id):
+						t.Errorf("%s: %s: %+v, %v", tc.why, id, page, err)
+					}
+				})
+			}
+			group.Wait()
+			if n := len(r.callsOf("DescribeSnapshots")) - before; n > tc.calls {
+				t.Errorf("%s: %d calls, want %d at most", tc.why, n, tc.calls)
+			}
+		})
+	}
+}
+
 // A caller that gives up takes nobody along, and is not held up itself.
 func TestLookUpsEndWithTheirOwnContext(t *testing.T) {
 	r := newRegionInRealTime(t)

@@ -2,7 +2,9 @@ package ec2
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,14 +19,19 @@ import (
 // EC2 by filter, not by list of ids: a filter finds what there is, where a list
 // is refused as a whole for one id that EC2 does not know, or not any more. EC2
 // promises no other consistency for the one than for the other; what either
-// does not show is taken for absent only after it was missing for a while.
+// does not show is taken for absent only after it was missing for a while. The
+// exceptions say why, see fetchSnapshots and fetchInitializations.
 // https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html
 type lookups struct {
 	volumes   *batcher[ebs.VolumeID, ebs.Volume]
 	named     *batcher[string, []ebs.Volume] // by ebs.TagVolumeName
 	instances *batcher[ebs.InstanceID, instance]
-	// initializations alone are asked by ids, see fetchInitializations.
+	changes   *batcher[ebs.VolumeID, []types.VolumeModification]
+
 	initializations *batcher[ebs.VolumeID, initialization]
+
+	snapshots      *batcher[ebs.SnapshotID, ebs.Snapshot]
+	namedSnapshots *batcher[string, []ebs.Snapshot] // by ebs.TagSnapshotName
 }
 
 func (c *Client) newLookups() lookups {
@@ -32,8 +39,12 @@ func (c *Client) newLookups() lookups {
 		volumes:   newBatcher(c.clock, c.fetchVolumes),
 		named:     newBatcher(c.clock, c.fetchNamed),
 		instances: newBatcher(c.clock, c.fetchInstances),
+		changes:   newBatcher(c.clock, c.fetchChanges),
 
 		initializations: newBatcher(c.clock, c.fetchInitializations),
+
+		snapshots:      newBatcher(c.clock, c.fetchSnapshots),
+		namedSnapshots: newBatcher(c.clock, c.fetchNamedSnapshots),
 	}
 }
 
@@ -54,6 +65,93 @@ func (c *Client) fetchNamed(ctx context.Context, names []string) (map[string][]e
 		found[name] = append(found[name], v)
 	}
 	return found, err
+}
+
+func (c *Client) fetchChanges(ctx context.Context, ids []ebs.VolumeID) (map[ebs.VolumeID][]types.VolumeModification, error) {
+	found := map[ebs.VolumeID][]types.VolumeModification{}
+	pages := sdk.NewDescribeVolumesModificationsPaginator(c.api, &sdk.DescribeVolumesModificationsInput{Filters: filter("volume-id", ids...), MaxResults: aws.Int32(maxChangesPage)})
+	for pages.HasMorePages() {
+		page, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesModificationsOutput, error) { return pages.NextPage(ctx) })
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range page.VolumesModifications {
+			id := ebs.VolumeID(aws.ToString(m.VolumeId))
+			found[id] = append(found[id], m)
+		}
+	}
+	return found, nil
+}
+
+// fetchSnapshots asks by a list of ids: a snapshot may be another account's,
+// and a filter would have EC2 search all that anybody has made public. What EC2
+// does not know it names, and is asked for the rest.
+func (c *Client) fetchSnapshots(ctx context.Context, ids []ebs.SnapshotID) (map[ebs.SnapshotID]ebs.Snapshot, error) {
+	found := map[ebs.SnapshotID]ebs.Snapshot{}
+	err := eachKnown(ids, func(some []ebs.SnapshotID) error {
+		in := &sdk.DescribeSnapshotsInput{}
+		for _, id := range some {
+			in.SnapshotIds = append(in.SnapshotIds, string(id))
+		}
+		snapshots, err := c.describeSnapshots(ctx, in)
+		for _, s := range snapshots {
+			found[s.ID] = s
+		}
+		return err
+	})
+	return found, err
+}
+
+// eachKnown has a call that is refused for a single id succeed for all others:
+// without those that the refusal names, else for each half.
+func eachKnown[K ~string](ids []K, call func(ids []K) error) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := call(ids)
+	if !errors.Is(err, ebs.ErrNotFound) {
+		return err
+	}
+	named := messageWords(err)
+	rest := slices.DeleteFunc(slices.Clone(ids), func(id K) bool { return named[string(id)] })
+	switch {
+	case len(rest) < len(ids):
+		return eachKnown(rest, call)
+	case len(ids) == 1:
+		return nil
+	}
+	half := len(ids) / 2
+	if err := eachKnown(ids[:half], call); err != nil {
+		return err
+	}
+	return eachKnown(ids[half:], call)
+}
+
+func (c *Client) fetchNamedSnapshots(ctx context.Context, names []string) (map[string][]ebs.Snapshot, error) {
+	snapshots, err := c.describeSnapshots(ctx, &sdk.DescribeSnapshotsInput{
+		OwnerIds: []string{"self"}, Filters: filter("tag:"+ebs.TagSnapshotName, names...), MaxResults: aws.Int32(maxPage),
+	})
+	found := map[string][]ebs.Snapshot{}
+	for _, s := range snapshots {
+		name := s.Tags[ebs.TagSnapshotName]
+		found[name] = append(found[name], s)
+	}
+	return found, err
+}
+
+func (c *Client) describeSnapshots(ctx context.Context, in *sdk.DescribeSnapshotsInput) ([]ebs.Snapshot, error) {
+	var snapshots []ebs.Snapshot
+	pages := sdk.NewDescribeSnapshotsPaginator(c.api, in)
+	for pages.HasMorePages() {
+		page, err := read(ctx, func(ctx context.Context) (*sdk.DescribeSnapshotsOutput, error) { return pages.NextPage(ctx) })
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range page.Snapshots {
+			snapshots = append(snapshots, snapshotFrom(s))
+		}
+	}
+	return snapshots, nil
 }
 
 func (c *Client) describeVolumes(ctx context.Context, filters []types.Filter) ([]ebs.Volume, error) {

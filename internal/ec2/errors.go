@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -126,6 +127,18 @@ func hasCode(err error, code string) bool {
 func messageHas(err error, part string) bool {
 	var answer smithy.APIError
 	return errors.As(err, &answer) && strings.Contains(strings.ToLower(answer.ErrorMessage()), part)
+}
+
+// messageWords are the words of EC2's answer, ids among them.
+func messageWords(err error) map[string]bool {
+	words := map[string]bool{}
+	var answer smithy.APIError
+	if errors.As(err, &answer) {
+		for _, word := range strings.FieldsFunc(answer.ErrorMessage(), func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			words[word] = true
+		}
+	}
+	return words
 }
 
 // isAnswer says whether EC2 answered at all, be it with an error.

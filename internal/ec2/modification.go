@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
@@ -29,17 +28,17 @@ func (m *modification) settled() bool {
 
 // modification looks up the latest change of a volume, nil where there was none.
 func (c *Client) modification(ctx context.Context, id ebs.VolumeID) (*modification, error) {
-	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumesModificationsOutput, error) {
-		return c.api.DescribeVolumesModifications(ctx, &sdk.DescribeVolumesModificationsInput{VolumeIds: []string{string(id)}})
-	})
-	if hasCode(err, "InvalidVolumeModification.NotFound") {
-		return nil, nil
-	}
+	return c.modificationWithin(ctx, id, 0)
+}
+
+// modificationWithin is modification for a look that may take a time.
+func (c *Client) modificationWithin(ctx context.Context, id ebs.VolumeID, within time.Duration) (*modification, error) {
+	changes, _, err := c.lookups.changes.get(ctx, id, within)
 	if err != nil {
 		return nil, fmt.Errorf("look at the changes of volume %s: %w", id, err)
 	}
 	var latest *modification
-	for _, m := range out.VolumesModifications {
+	for _, m := range changes {
 		mod := &modification{
 			state: m.ModificationState, target: ebs.GiB(aws.ToInt32(m.TargetSize)), progress: aws.ToInt64(m.Progress),
 			began: aws.ToTime(m.StartTime), message: aws.ToString(m.StatusMessage),

@@ -62,8 +62,8 @@ func (c *Client) patientVolume(ctx context.Context, id ebs.VolumeID) (ebs.Volume
 		return vol, err
 	}
 	start := c.clock.Now()
-	err = c.poll(ctx, lagPolls, func(ctx context.Context) (bool, error) {
-		vol, err = c.Volume(ctx, id)
+	err = c.watch(ctx, lagPolls, func(ctx context.Context, within time.Duration) (bool, error) {
+		vol, err = c.volumeWithin(ctx, id, within)
 		if errors.Is(err, ebs.ErrNotFound) && c.clock.Since(start) < appearWithin {
 			return false, nil
 		}
@@ -131,9 +131,9 @@ func (c *Client) waitGrown(ctx context.Context, vol ebs.Volume, atLeast ebs.GiB)
 func (c *Client) waitSettled(ctx context.Context, id ebs.VolumeID, target ebs.GiB) (*modification, error) {
 	var mod *modification
 	start, last := c.clock.Now(), types.VolumeModificationState("")
-	err := c.poll(ctx, modificationPolls, func(ctx context.Context) (bool, error) {
+	err := c.watch(ctx, modificationPolls, func(ctx context.Context, within time.Duration) (bool, error) {
 		var err error
-		mod, err = c.modification(ctx, id)
+		mod, err = c.modificationWithin(ctx, id, within)
 		switch {
 		case err != nil:
 			return false, err

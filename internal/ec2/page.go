@@ -18,6 +18,9 @@ import (
 const (
 	minPage = 5
 	maxPage = 1000
+	// maxChangesPage is the most of DescribeVolumesModifications.
+	// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeVolumesModifications.html
+	maxChangesPage = 500
 )
 
 // pagePosition says where a page begins: in EC2's page of a size behind a

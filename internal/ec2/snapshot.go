@@ -1,10 +1,11 @@
 package ec2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -121,9 +122,9 @@ func (c *Client) sentBefore(ctx context.Context, name string) (*ebs.Snapshot, er
 	if !c.clock.Now().Before(until) {
 		return nil, nil
 	}
-	err = c.poll(ctx, lagPolls, func(ctx context.Context) (bool, error) {
+	err = c.watch(ctx, lagPolls, func(ctx context.Context, within time.Duration) (bool, error) {
 		var err error
-		snap, err = c.snapshotByName(ctx, name)
+		snap, err = c.namedSnapshotWithin(ctx, name, within)
 		return snap != nil || !c.clock.Now().Before(until), err
 	})
 	return snap, err
@@ -132,29 +133,22 @@ func (c *Client) sentBefore(ctx context.Context, name string) (*ebs.Snapshot, er
 // snapshotByName looks for the snapshot that carries a name; the oldest where
 // several do, so that every caller gets the same.
 func (c *Client) snapshotByName(ctx context.Context, name string) (*ebs.Snapshot, error) {
-	var found []ebs.Snapshot
-	pages := sdk.NewDescribeSnapshotsPaginator(c.api, &sdk.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: tagFilter(ebs.TagSnapshotName, name)})
-	for pages.HasMorePages() {
-		page, err := read(ctx, func(ctx context.Context) (*sdk.DescribeSnapshotsOutput, error) { return pages.NextPage(ctx) })
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range page.Snapshots {
-			if snap := snapshotFrom(s); snap.Tags[ebs.TagSnapshotName] == name {
-				found = append(found, snap)
-			}
-		}
+	return c.namedSnapshotWithin(ctx, name, 0)
+}
+
+// namedSnapshotWithin is snapshotByName for a look that may take a time.
+func (c *Client) namedSnapshotWithin(ctx context.Context, name string, within time.Duration) (*ebs.Snapshot, error) {
+	found, _, err := c.lookups.namedSnapshots.get(ctx, name, within)
+	if err != nil {
+		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, nil
 	}
-	sort.Slice(found, func(i, j int) bool {
-		if !found[i].StartTime.Equal(found[j].StartTime) {
-			return found[i].StartTime.Before(found[j].StartTime)
-		}
-		return found[i].ID < found[j].ID
+	oldest := slices.MinFunc(found, func(a, b ebs.Snapshot) int {
+		return cmp.Or(a.StartTime.Compare(b.StartTime), cmp.Compare(a.ID, b.ID))
 	})
-	return &found[0], nil
+	return &oldest, nil
 }
 
 // createSnapshot sends CreateSnapshot exactly once: the SDK's own repeat after
@@ -290,22 +284,11 @@ func (c *Client) snapshotByID(ctx context.Context, q ebs.SnapshotQuery) (ebs.Sna
 	if !q.ID.WellFormed() {
 		return ebs.SnapshotPage{}, nil
 	}
-	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeSnapshotsOutput, error) {
-		return c.api.DescribeSnapshots(ctx, &sdk.DescribeSnapshotsInput{SnapshotIds: []string{string(q.ID)}})
-	})
-	if errors.Is(err, ebs.ErrNotFound) {
-		return ebs.SnapshotPage{}, nil
-	}
-	if err != nil {
+	snap, found, err := c.lookups.snapshots.get(ctx, q.ID, 0)
+	if err != nil || !found || q.Volume != "" && snap.Volume != q.Volume {
 		return ebs.SnapshotPage{}, err
 	}
-	var page ebs.SnapshotPage
-	for _, s := range out.Snapshots {
-		if snap := snapshotFrom(s); q.Volume == "" || snap.Volume == q.Volume {
-			page.Snapshots = append(page.Snapshots, snap)
-		}
-	}
-	return page, nil
+	return ebs.SnapshotPage{Snapshots: []ebs.Snapshot{snap}}, nil
 }
 
 func snapshotFrom(s types.Snapshot) ebs.Snapshot {

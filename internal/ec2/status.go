@@ -2,9 +2,7 @@ package ec2
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -102,36 +100,26 @@ func (c *Client) madeOfNothing(ctx context.Context, id ebs.VolumeID) (bool, erro
 }
 
 // fetchInitializations asks by a list of ids, since DescribeVolumeStatus has no
-// filter for them. EC2 refuses the whole list for one volume that it does not
-// know, so a list that was refused is asked in halves.
+// filter for them, see eachKnown.
 func (c *Client) fetchInitializations(ctx context.Context, ids []ebs.VolumeID) (map[ebs.VolumeID]initialization, error) {
-	in := &sdk.DescribeVolumeStatusInput{}
-	for _, id := range ids {
-		in.VolumeIds = append(in.VolumeIds, string(id))
-	}
-	out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumeStatusOutput, error) {
-		return c.api.DescribeVolumeStatus(ctx, in)
-	})
 	found := map[ebs.VolumeID]initialization{}
-	switch {
-	case errors.Is(err, ebs.ErrNotFound) && len(ids) == 1:
-		return nil, nil
-	case errors.Is(err, ebs.ErrNotFound):
-		for _, half := range [][]ebs.VolumeID{ids[:len(ids)/2], ids[len(ids)/2:]} {
-			part, err := c.fetchInitializations(ctx, half)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(found, part)
+	err := eachKnown(ids, func(some []ebs.VolumeID) error {
+		in := &sdk.DescribeVolumeStatusInput{}
+		for _, id := range some {
+			in.VolumeIds = append(in.VolumeIds, string(id))
 		}
-		return found, nil
-	case err != nil:
-		return nil, fmt.Errorf("look at the status of %d volumes: %w", len(ids), err)
-	}
-	for _, s := range out.VolumeStatuses {
-		found[ebs.VolumeID(aws.ToString(s.VolumeId))] = initializationFrom(s)
-	}
-	return found, nil
+		out, err := read(ctx, func(ctx context.Context) (*sdk.DescribeVolumeStatusOutput, error) {
+			return c.api.DescribeVolumeStatus(ctx, in)
+		})
+		if err != nil {
+			return fmt.Errorf("look at the status of %d volumes: %w", len(some), err)
+		}
+		for _, s := range out.VolumeStatuses {
+			found[ebs.VolumeID(aws.ToString(s.VolumeId))] = initializationFrom(s)
+		}
+		return nil
+	})
+	return found, err
 }
 
 func initializationFrom(s types.VolumeStatusItem) initialization {
