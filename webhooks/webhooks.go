@@ -6,6 +6,9 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/holdfast-dev/holdfast/webhooks/admit"
 	"github.com/holdfast-dev/holdfast/webhooks/claim"
@@ -17,22 +20,31 @@ import (
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
-// Handlers are the judges by path.
-func Handlers(log logr.Logger, w *world.World, a world.Authorizer, r admit.Reporter) map[string]http.Handler {
+// Add serves the judges on a manager's webhook server, from the manager's
+// informers, and registers their metrics.
+func Add(mgr ctrl.Manager, registry prometheus.Registerer) error {
+	w := &world.World{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+	recorder := admit.NewRecorder(mgr.GetEventRecorder("holdfast"), registry)
+	for path, handler := range handlers(mgr.GetLogger(), w, world.Authorizer{Client: mgr.GetClient()}, recorder) {
+		mgr.GetWebhookServer().Register(path, handler)
+	}
+	return w.Watch(mgr.GetCache())
+}
+
+// handlers are the judges by path.
+func handlers(log logr.Logger, w *world.World, a world.Authorizer, r admit.Reporter) map[string]http.Handler {
 	claims := &claim.Webhook{World: w, Authorizer: a}
-	sets := &statefulset.Webhook{World: w}
-	handlers := map[string]http.Handler{}
+	byPath := map[string]http.Handler{}
 	for path, judge := range map[string]admit.Judge{
 		"/validate/claims":          claims.Validate,
 		"/default/claims":           claims.Default,
-		"/validate/statefulsets":    sets.Validate,
-		"/default/statefulsets":     sets.Default,
+		"/validate/statefulsets":    (&statefulset.Webhook{World: w}).Validate,
 		"/validate/storageclasses":  (&storageclass.Webhook{World: w}).Validate,
 		"/validate/volumesnapshots": (&snapshot.Webhook{World: w, Authorizer: a}).Validate,
 		"/validate/namespaces":      (&namespace.Webhook{World: w, Authorizer: a}).Validate,
 		"/validate/storagepolicies": (&storagepolicy.Webhook{World: w}).Validate,
 	} {
-		handlers[path] = admit.Handler(log.WithName(path), judge, r)
+		byPath[path] = admit.Handler(log.WithName(path), judge, r)
 	}
-	return handlers
+	return byPath
 }

@@ -32,7 +32,7 @@ func TestStoragePolicySchema(t *testing.T) {
 			spec: `
 priority: 100
 match: {namespaceSelector: {matchLabels: {tier: db}}, claimSelector: {}, storageClassNames: [gp3], provisioners: [ebs.csi.aws.com]}
-defaults: {storageClassName: gp3-encrypted, claimRetentionPolicy: {whenDeleted: Retain, whenScaled: Retain}}
+defaults: {storageClassName: gp3-encrypted}
 guardrails:
   action: Deny
   overrides: [{rule: claim.maxSize, action: Warn}]

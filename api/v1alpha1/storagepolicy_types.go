@@ -104,32 +104,14 @@ type PolicyMatch struct {
 }
 
 // PolicyDefaults are given to objects at their creation.
-//
-// +kubebuilder:validation:MinProperties=1
 type PolicyDefaults struct {
 	// storageClassName is given to claims that name no class. It acts only where
 	// no class is marked as the cluster's default, since the API server's own
 	// defaulting comes first; else the condition DefaultShadowed names that class.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +optional
-	StorageClassName string `json:"storageClassName,omitempty"`
-	// claimRetentionPolicy is given to StatefulSets that say nothing of what
-	// becomes of their claims.
-	// +optional
-	ClaimRetentionPolicy *ClaimRetentionPolicy `json:"claimRetentionPolicy,omitempty"`
-}
-
-// ClaimRetentionPolicy is what becomes of a StatefulSet's claims.
-//
-// +kubebuilder:validation:MinProperties=1
-type ClaimRetentionPolicy struct {
-	// whenDeleted is what becomes of the claims when the set is deleted.
-	// +optional
-	WhenDeleted RetentionAction `json:"whenDeleted,omitempty"`
-	// whenScaled is what becomes of the claims of replicas that a scale-down removes.
-	// +optional
-	WhenScaled RetentionAction `json:"whenScaled,omitempty"`
+	// +required
+	StorageClassName string `json:"storageClassName"`
 }
 
 // RetentionAction is what becomes of a claim.
@@ -167,7 +149,7 @@ type Guardrails struct {
 	// Begin with Audit, look at the status, then raise it.
 	// +kubebuilder:default=Deny
 	// +optional
-	Action Action `json:"action"`
+	Action Action `json:"action,omitempty"`
 	// overrides give single rules another action.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
@@ -379,13 +361,13 @@ type DeletionRules struct {
 	// Never none.
 	// +kubebuilder:default=WhenBound
 	// +optional
-	Protect Protection `json:"protect"`
+	Protect Protection `json:"protect,omitempty"`
 	// allow says what lets a deletion through: RecentSnapshot a ready snapshot
 	// of the claim that is not older than snapshotNotOlderThanSeconds, or the
 	// override annotation; OverrideOnly the annotation alone.
 	// +kubebuilder:default=RecentSnapshot
 	// +optional
-	Allow DeletionPermission `json:"allow"`
+	Allow DeletionPermission `json:"allow,omitempty"`
 	// snapshotNotOlderThanSeconds is how old the snapshot may be, by the time of
 	// its cut; by default a day.
 	// +kubebuilder:validation:Minimum=60

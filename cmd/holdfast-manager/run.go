@@ -16,7 +16,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -27,8 +26,6 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/certs"
 	"github.com/holdfast-dev/holdfast/webhooks"
-	"github.com/holdfast-dev/holdfast/webhooks/admit"
-	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
 // certificateSecret is the Secret that the webhooks' certificates are kept in.
@@ -75,7 +72,7 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if err := serveWebhooks(mgr); err != nil {
+	if err := webhooks.Add(mgr, metrics.Registry); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, store); err != nil {
@@ -144,16 +141,6 @@ func keepCertificates(mgr ctrl.Manager, o options) (*certs.Store, error) {
 		return 0
 	}))
 	return store, errors.Join(mgr.Add(store), mgr.Add(certs.NewRotator(mgr.GetClient(), mgr.GetAPIReader(), options)))
-}
-
-// serveWebhooks puts the judges under their paths.
-func serveWebhooks(mgr ctrl.Manager) error {
-	w := &world.World{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-	recorder := admit.NewRecorder(mgr.GetEventRecorder("holdfast"), metrics.Registry)
-	for path, handler := range webhooks.Handlers(mgr.GetLogger(), w, world.Authorizer{Client: mgr.GetClient()}, recorder) {
-		mgr.GetWebhookServer().Register(path, handler)
-	}
-	return w.Watch(mgr.GetCache())
 }
 
 // syncWithin bounds how long a readiness check waits for the informers.

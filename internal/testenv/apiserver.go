@@ -20,6 +20,20 @@ const BinariesVariable = "HOLDFAST_BIN"
 // no controller of Kubernetes behind it: what only those do does not happen.
 func APIServer(t testing.TB) *rest.Config {
 	t.Helper()
+	return startAPIServer(t, false).Config
+}
+
+// APIServerWithWebhooks does the same with the webhook configurations of
+// config/webhook, which ask at the address and trust the certificate that are
+// answered.
+func APIServerWithWebhooks(t testing.TB) (*rest.Config, envtest.WebhookInstallOptions) {
+	t.Helper()
+	env := startAPIServer(t, true)
+	return env.Config, env.WebhookInstallOptions
+}
+
+func startAPIServer(t testing.TB, webhooks bool) *envtest.Environment {
+	t.Helper()
 	root, err := Root()
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +49,10 @@ func APIServer(t testing.TB) *rest.Config {
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd"), toolchain.CRDs(bin)},
 		ErrorIfCRDPathMissing: true,
 	}
-	cfg, err := env.Start()
-	if err != nil {
+	if webhooks {
+		env.WebhookInstallOptions.Paths = []string{filepath.Join(root, "config", "webhook")}
+	}
+	if _, err := env.Start(); err != nil {
 		t.Fatalf("start the API server of %s: %v", bin, err)
 	}
 	t.Cleanup(func() {
@@ -44,5 +60,5 @@ func APIServer(t testing.TB) *rest.Config {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
-	return cfg
+	return env
 }
