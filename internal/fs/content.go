@@ -53,8 +53,9 @@ func decide(found content, want Type, readOnly bool) (do action, as Type, err er
 	return refuse, "", fmt.Errorf("%s instead of %s: %w", found.filesystem, want, ErrContent)
 }
 
-// probe reads what the device holds.
-func probe(ctx context.Context, exec utilexec.Interface, device string) (content, error) {
+// probe reads what the device holds; options are what a filesystem there would
+// have been made with.
+func probe(ctx context.Context, exec utilexec.Interface, device string, options FormatOptions) (content, error) {
 	// -p reads the device itself and no cache.
 	out, err := exec.CommandContext(ctx, "blkid", "-p", "-o", "export", device).CombinedOutput()
 	found, err := parseBlkid(string(out), err)
@@ -67,7 +68,7 @@ func probe(ctx context.Context, exec utilexec.Interface, device string) (content
 	}
 	found.unfinished = found.filesystem == string(XFS) && xfsUnfinished(head)
 	if found.filesystem == "" && found.partitions == "" {
-		found.remains, err = findRemains(device)
+		found.remains, err = findRemains(device, options)
 	}
 	if err != nil {
 		return content{}, fmt.Errorf("read %s: %w: %w", device, err, ErrUnreadable)

@@ -171,6 +171,12 @@ func (o FormatOptions) checkClusterInodes(deviceBytes int64) error {
 // group has: as many as a block has bits, within 16 bits.
 func groupClusters(blockBytes int64) int64 { return min(8*blockBytes, 1<<16-8) }
 
+// crowded says whether the options may ask for more inodes than block groups of
+// the usual size hold, one for each block: mke2fs makes the groups smaller then.
+func (o FormatOptions) crowded() bool {
+	return !o.BigAlloc && (o.Inodes != 0 || o.BytesPerInode != 0 && o.BytesPerInode < o.blockBytes())
+}
+
 func (o FormatOptions) blockBytes() int64 { return cmp.Or(o.BlockBytes, defaultBlockBytes) }
 
 // within judges an option that is set.

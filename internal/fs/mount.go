@@ -48,7 +48,7 @@ type Outcome struct {
 // Mount makes sure that the device holds a filesystem, and mounts it. See the
 // package comment for what is done with which content.
 func (m *Mounter) Mount(ctx context.Context, r Request) (Outcome, error) {
-	found, err := probe(ctx, m.exec, r.Device)
+	found, err := probe(ctx, m.exec, r.Device, r.Format)
 	if err != nil {
 		return Outcome{}, err
 	}

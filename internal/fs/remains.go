@@ -20,9 +20,8 @@ import (
 // Layout: Linux, Documentation/filesystems/ext4/{super,journal,ifork}.rst.
 
 // extCopies are the places of the first copy, in block group 1, for each size of
-// block and, with bigalloc, of cluster that mke2fs makes. A filesystem with so
-// many inodes that mke2fs made its groups smaller (bytesPerInode below the block
-// size) has its copy elsewhere and is not found.
+// block and, with bigalloc, of cluster that mke2fs makes. Where inodes are so many
+// that mke2fs makes the groups smaller the copy is elsewhere, see scanCrowded.
 var extCopies = func() []int64 {
 	// With blocks of 1 KiB and no clusters the first group begins at block 1.
 	places := map[int64]bool{(8<<10 + 1) << 10: true}
@@ -40,19 +39,51 @@ type remains struct {
 	used   bool  // somebody has mounted the filesystem to write
 }
 
-// findRemains returns the copy of an ext superblock, nil if there is none.
-func findRemains(device string) (*remains, error) {
+// findRemains returns the copy of an ext superblock, nil if there is none. The
+// options are those that a filesystem on the device would have been made with.
+func findRemains(device string, options FormatOptions) (*remains, error) {
 	file, err := os.Open(device)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return scanRemains(file)
+	found, err := scanRemains(file)
+	if found != nil || err != nil || !options.crowded() {
+		return found, err
+	}
+	return scanCrowded(file, options.blockBytes())
+}
+
+// scanCrowded looks through the whole first group for the copy of a filesystem
+// whose groups are smaller than usual, by any multiple of eight blocks. It reads
+// up to 128 MiB with blocks of 4 KiB, and so is for classes that ask for it.
+func scanCrowded(device io.ReaderAt, blockBytes int64) (*remains, error) {
+	step := 8 * blockBytes
+	chunk := make([]byte, max(step, 1<<20))
+	begin := int64(0)
+	if blockBytes == minExtBlock {
+		begin = blockBytes // groups begin at block 1
+	}
+	for at := begin; at < groupClusters(blockBytes)*blockBytes; at += int64(len(chunk)) {
+		n, err := device.ReadAt(chunk, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		for i := int64(0); i+superblockBytes <= int64(n); i += step {
+			if found, err := remainsAt(device, chunk[i:i+superblockBytes], at+i); found != nil || err != nil {
+				return found, err
+			}
+		}
+		if err != nil {
+			break // the device ends here
+		}
+	}
+	return nil, nil
 }
 
 func scanRemains(device io.ReaderAt) (*remains, error) {
 	for _, place := range extCopies {
-		superblock := make([]byte, 1024)
+		superblock := make([]byte, superblockBytes)
 		_, err := device.ReadAt(superblock, place)
 		if errors.Is(err, io.EOF) {
 			return nil, nil // the device ends before
@@ -60,14 +91,23 @@ func scanRemains(device io.ReaderAt) (*remains, error) {
 		if err != nil {
 			return nil, err
 		}
-		blockBytes, ok := isExtCopy(superblock, place)
-		if !ok {
-			continue
+		if found, err := remainsAt(device, superblock, place); found != nil || err != nil {
+			return found, err
 		}
-		used, err := journalUsed(device, superblock, blockBytes)
-		return &remains{offset: place, used: used}, err
 	}
 	return nil, nil
+}
+
+const superblockBytes = 1024
+
+// remainsAt says what was read at a place of a device, nil for no superblock's copy.
+func remainsAt(device io.ReaderAt, superblock []byte, place int64) (*remains, error) {
+	blockBytes, ok := isExtCopy(superblock, place)
+	if !ok {
+		return nil, nil
+	}
+	used, err := journalUsed(device, superblock, blockBytes)
+	return &remains{offset: place, used: used}, err
 }
 
 // isExtCopy reports whether this is the copy of a superblock in group 1 of an

@@ -104,30 +104,53 @@ func TestScanRemains(t *testing.T) {
 // TestFindRemains: whatever options a filesystem was made with, the copy of its
 // superblock is found once its beginning is gone.
 func TestFindRemains(t *testing.T) {
-	for name, tc := range map[string]struct {
-		options FormatOptions
-		offset  int64
-	}{
-		"as mke2fs likes":         {FormatOptions{}, 128 << 20},
-		"blocks of 1 KiB":         {FormatOptions{BlockBytes: 1024}, 8<<20 + 1024},
-		"blocks of 2 KiB":         {FormatOptions{BlockBytes: 2048}, 32 << 20},
-		"blocks of 8 KiB":         {FormatOptions{BlockBytes: 8192}, 65528 * 8192},
-		"clusters":                {FormatOptions{BigAlloc: true}, 2 << 30},
-		"clusters of 8 KiB":       {FormatOptions{BigAlloc: true, ClusterBytes: 8192}, 256 << 20},
-		"1 KiB in clusters":       {FormatOptions{BigAlloc: true, BlockBytes: 1024}, 128 << 20},
-		"8 KiB in clusters":       {FormatOptions{BigAlloc: true, BlockBytes: 8192, ClusterBytes: 16384}, 65528 * 16384},
-		"other inodes":            {FormatOptions{InodeBytes: 512, BytesPerInode: 8192}, 128 << 20},
-		"folders to be encrypted": {FormatOptions{Encrypt: true}, 128 << 20},
+	for name, options := range map[string]FormatOptions{
+		"as mke2fs likes":         {},
+		"blocks of 1 KiB":         {BlockBytes: 1024},
+		"blocks of 2 KiB":         {BlockBytes: 2048},
+		"blocks of 8 KiB":         {BlockBytes: 8192},
+		"clusters":                {BigAlloc: true},
+		"clusters of 8 KiB":       {BigAlloc: true, ClusterBytes: 8192},
+		"1 KiB in clusters":       {BigAlloc: true, BlockBytes: 1024},
+		"8 KiB in clusters":       {BigAlloc: true, BlockBytes: 8192, ClusterBytes: 16384},
+		"other inodes":            {InodeBytes: 512, BytesPerInode: 8192},
+		"folders to be encrypted": {Encrypt: true},
+		"an inode for each KiB":   {BytesPerInode: 1024},
+		"and blocks of 1 KiB":     {BlockBytes: 1024, Inodes: 6_000_000},
+		"few inodes":              {Inodes: 5000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			device := makeOn(t, Ext4, 3*gib, tc.options)
+			device := makeOn(t, Ext4, 3*gib, options)
+			place := groupOne(t, device)
 			if err := clearHead(device); err != nil {
 				t.Fatal(err)
 			}
-			found, err := findRemains(device)
-			if diff := cmp.Diff(&remains{offset: tc.offset}, found, cmp.AllowUnexported(remains{})); diff != "" || err != nil {
+			found, err := findRemains(device, options)
+			if diff := cmp.Diff(&remains{offset: place}, found, cmp.AllowUnexported(remains{})); diff != "" || err != nil {
 				t.Errorf("%v (-want +got)\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// groupOne is where the superblock says that block group 1 begins.
+func groupOne(t *testing.T, device string) int64 {
+	t.Helper()
+	head, err := readEnds(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	superblock, little := head[1024:], binary.LittleEndian
+	blocks := int64(little.Uint32(superblock[0x14:])) + int64(little.Uint32(superblock[0x20:]))
+	return blocks * (1024 << little.Uint32(superblock[0x18:]))
+}
+
+// A device that is empty, or ends within the first group, has no copy.
+func TestScanCrowdedFindsNothing(t *testing.T) {
+	for _, size := range []int64{0, 1 << 20, 1<<20 + 1, 200 << 20} {
+		device := bytes.NewReader(make([]byte, size))
+		if got, err := scanCrowded(device, 4096); got != nil || err != nil {
+			t.Errorf("%d bytes: %v, %v", size, got, err)
+		}
 	}
 }
