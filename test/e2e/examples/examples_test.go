@@ -307,3 +307,22 @@ func io2Database(t *testing.T, x *example) {
 	}
 	x.deleteOwn(id)
 }
+
+func filesystemOptions(t *testing.T, x *example) {
+	x.apply("00", "10", "20")
+	x.Ready("app")
+	for file, want := range map[string]string{
+		"/small/made": "/small: blocks of 1024 bytes, 262144 inodes",
+		"/large/made": "/large: blocks of 4096 bytes, 1024 inodes",
+	} {
+		if got := x.In("app", "cat", file); got != want {
+			t.Errorf("the README says %q, it is %q", want, got)
+		}
+	}
+	want := map[string]string{"bytesperinode": "1048576", "ext4bigalloc": "true", "ext4clustersize": "65536"}
+	for key, value := range want {
+		if got := x.PV("large-files").Spec.CSI.VolumeAttributes[key]; got != value {
+			t.Errorf("the PersistentVolume has %s=%q, want %q", key, got, value)
+		}
+	}
+}

@@ -35,6 +35,7 @@ var tests = map[string]func(*testing.T, *example){
 	"07-retain-and-delete":       retainAndDelete,
 	"08-raw-block-and-read-only": rawBlockAndReadOnly,
 	"09-io2-database":            io2Database,
+	"10-filesystem-options":      filesystemOptions,
 	"13-clone":                   clone,
 	"14-shared-device":           sharedDevice,
 }

@@ -58,6 +58,21 @@ func TestWrongClassIsExplained(t *testing.T) {
 			parameters: map[string]string{"csi.storage.k8s.io/fstype": "zfs"},
 			event:      []string{"zfs", "ext4", "xfs"},
 		},
+		"xfs-bigalloc": {
+			why:        "what mkfs would refuse on the node is told before a volume is made",
+			parameters: map[string]string{"csi.storage.k8s.io/fstype": "xfs", "ext4BigAlloc": "true"},
+			event:      []string{"ext4BigAlloc", "xfs"},
+		},
+		"block-size": {
+			why:        "the sizes that mkfs knows are told",
+			parameters: map[string]string{"blockSize": "4000"},
+			event:      []string{"blockSize", "4000", "1024", "65536"},
+		},
+		"fetch-rate": {
+			why:        "the limits of EC2 are told",
+			parameters: map[string]string{"volumeInitializationRate": "50"},
+			event:      []string{"volumeInitializationRate", "50", "100", "300"},
+		},
 		"reserved-tag": {
 			why:        "tags of AWS's own cannot be set",
 			parameters: map[string]string{"tagSpecification_1": "aws:owner=me"},
@@ -121,6 +136,12 @@ func TestClassBecomesVolume(t *testing.T) {
 			parameters: map[string]string{"type": "io1", "iopsPerGB": "1", "allowAutoIOPSPerGBIncrease": "true"},
 			size:       "4Gi",
 			want:       volume(4, types.VolumeTypeIo1, 100, 0, false),
+		},
+		"block-express": {
+			why:        "a key of old io2 classes that has no effect any more",
+			parameters: map[string]string{"type": "io2", "iops": "4000", "blockExpress": "true"},
+			size:       "4Gi",
+			want:       volume(4, types.VolumeTypeIo2, 4000, 0, false),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
