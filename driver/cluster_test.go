@@ -37,11 +37,12 @@ const (
 // cluster is a region and a controller process in front of it.
 type cluster struct {
 	csi.ControllerClient
-	t     *testing.T
-	sim   *ec2sim.Sim
-	clock *clocktesting.FakeClock
-	url   string
-	stop  func()
+	groups csi.GroupControllerClient
+	t      *testing.T
+	sim    *ec2sim.Sim
+	clock  *clocktesting.FakeClock
+	url    string
+	stop   func()
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -103,7 +104,8 @@ func (c *cluster) restart() {
 	socket := "unix://" + filepath.Join(c.t.TempDir(), "csi.sock")
 	server, err := driver.NewServer(driver.ServerOptions{
 		Endpoint: socket, Log: logr.Discard(), Identity: &driver.IdentityService{Ready: cloud.Reachable},
-		Controller: driver.NewControllerService(cloud, cloud, driver.Tagging{Extra: map[string]string{"env": "test"}}),
+		Controller:      driver.NewControllerService(cloud, cloud, driver.Tagging{Extra: map[string]string{"env": "test"}}),
+		GroupController: driver.NewGroupService(cloud, driver.Tagging{Extra: map[string]string{"env": "test"}}),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -116,6 +118,7 @@ func (c *cluster) restart() {
 		c.t.Fatal(err)
 	}
 	c.ControllerClient = csi.NewControllerClient(conn)
+	c.groups = csi.NewGroupControllerClient(conn)
 	c.stop = sync.OnceFunc(func() {
 		conn.Close()
 		cancel()

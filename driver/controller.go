@@ -238,6 +238,8 @@ func csiSnapshot(snap ebs.Snapshot) *csi.Snapshot {
 		SizeBytes:      snap.Size.Bytes(),
 		CreationTime:   timestamppb.New(snap.StartTime),
 		ReadyToUse:     snap.State == ebs.SnapshotCompleted,
+		// One of a group goes with the group, never alone.
+		GroupSnapshotId: snap.Tags[ebs.TagGroupName],
 	}
 }
 
@@ -275,12 +277,29 @@ func (s *ControllerService) ListSnapshots(ctx context.Context, req *csi.ListSnap
 	return answer, nil
 }
 
+// GetSnapshot answers one snapshot, of a group or not.
+func (s *ControllerService) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	id := ebs.SnapshotID(req.GetSnapshotId())
+	if id == "" {
+		return nil, grpcError(invalid("the request names no snapshot id"))
+	}
+	page, err := s.snapshots.ListSnapshots(ctx, ebs.SnapshotQuery{ID: id})
+	if err == nil && len(page.Snapshots) == 0 {
+		err = ebs.ErrNotFound
+	}
+	if err != nil {
+		return nil, grpcError(fmt.Errorf("look up snapshot %s: %w", id, err))
+	}
+	return &csi.GetSnapshotResponse{Snapshot: csiSnapshot(page.Snapshots[0])}, nil
+}
+
 // controllerCapabilities is what the controller service advertises.
 var controllerCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 	csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,

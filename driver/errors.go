@@ -38,6 +38,7 @@ var errorCodes = []struct {
 	{ebs.ErrInUse, codes.FailedPrecondition},
 	// With this code csi-provisioner has the scheduler choose another node.
 	{ebs.ErrNoZone, codes.ResourceExhausted},
+	{ebs.ErrNotTogether, codes.FailedPrecondition},
 	{ebs.ErrAttachLimit, codes.ResourceExhausted},
 	{ebs.ErrLimitExceeded, codes.ResourceExhausted},
 	{ebs.ErrModificationRate, codes.ResourceExhausted},

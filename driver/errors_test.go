@@ -47,6 +47,7 @@ func TestGRPCError(t *testing.T) {
 		"other zone":         {"no repeat can work", ebs.ErrZoneMismatch, codes.InvalidArgument},
 		"invalid":            {"csi-resizer takes it for infeasible", ebs.ErrInvalid, codes.InvalidArgument},
 		"denied":             {"names the missing permission", ebs.ErrUnauthorized, codes.PermissionDenied},
+		"not together":       {"the specification's code for volumes that cannot be snapshotted together", ebs.ErrNotTogether, codes.FailedPrecondition},
 		"failed snapshot":    {"final, so that its object can be deleted", ebs.ErrSnapshotFailed, codes.Internal},
 		"anything else":      {"nobody's fault", errors.New("odd"), codes.Internal},
 		"a status already":   {"stays as it is", status.Error(codes.Unimplemented, "x"), codes.Unimplemented},

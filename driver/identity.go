@@ -36,6 +36,7 @@ func (s *IdentityService) GetPluginCapabilities(context.Context, *csi.GetPluginC
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
 		service(csi.PluginCapability_Service_CONTROLLER_SERVICE),
 		service(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
+		service(csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE),
 		{Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
 			Type: csi.PluginCapability_VolumeExpansion_ONLINE,
 		}}},

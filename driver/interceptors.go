@@ -56,6 +56,9 @@ func idsOf(req any) []any {
 	if r, ok := req.(interface{ GetSnapshotId() string }); ok {
 		add("snapshotID", r.GetSnapshotId())
 	}
+	if r, ok := req.(interface{ GetGroupSnapshotId() string }); ok {
+		add("groupSnapshotID", r.GetGroupSnapshotId())
+	}
 	if r, ok := req.(interface{ GetNodeId() string }); ok {
 		add("nodeID", r.GetNodeId())
 	}
@@ -137,6 +140,10 @@ func lockKeys(req any) []string {
 		return []string{"snapshot name " + r.GetName()}
 	case *csi.DeleteSnapshotRequest:
 		return []string{"snapshot " + r.GetSnapshotId()}
+	case *csi.CreateVolumeGroupSnapshotRequest:
+		return []string{"snapshot group " + r.GetName()} // the name is the id
+	case *csi.DeleteVolumeGroupSnapshotRequest:
+		return []string{"snapshot group " + r.GetGroupSnapshotId()}
 	case *csi.NodeStageVolumeRequest:
 		return []string{"node volume " + r.GetVolumeId()}
 	case *csi.NodeUnstageVolumeRequest:

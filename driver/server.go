@@ -35,9 +35,10 @@ type ServerOptions struct {
 	Log logr.Logger
 	// Identity is served always.
 	Identity csi.IdentityServer
-	// Controller and Node are served where they are not nil.
-	Controller csi.ControllerServer
-	Node       csi.NodeServer
+	// Controller, GroupController and Node are served where they are not nil.
+	Controller      csi.ControllerServer
+	GroupController csi.GroupControllerServer
+	Node            csi.NodeServer
 	// Healthy is asked by /healthz besides the Probe over the socket; nil: nothing more to ask.
 	Healthy func(ctx context.Context) error
 }
@@ -76,6 +77,9 @@ func NewServer(o ServerOptions) (*Server, error) {
 	csi.RegisterIdentityServer(s.grpc, o.Identity)
 	if o.Controller != nil {
 		csi.RegisterControllerServer(s.grpc, o.Controller)
+	}
+	if o.GroupController != nil {
+		csi.RegisterGroupControllerServer(s.grpc, o.GroupController)
 	}
 	if o.Node != nil {
 		csi.RegisterNodeServer(s.grpc, o.Node)

@@ -124,6 +124,7 @@ func TestLockKeys(t *testing.T) {
 		"attach and delete":    {"no deletion under an attach", publish, &csi.DeleteVolumeRequest{VolumeId: "v"}, true},
 		"grow and delete":      {"no deletion under a growth", &csi.ControllerExpandVolumeRequest{VolumeId: "v"}, &csi.DeleteVolumeRequest{VolumeId: "v"}, true},
 		"snapshot and delete":  {"one of them at a time", &csi.DeleteSnapshotRequest{SnapshotId: "s"}, &csi.DeleteSnapshotRequest{SnapshotId: "s"}, true},
+		"group and delete":     {"a group's name is its id", &csi.CreateVolumeGroupSnapshotRequest{Name: "n"}, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: "n"}, true},
 		"stage and unstage":    {"one of them at a time", &csi.NodeStageVolumeRequest{VolumeId: "v"}, &csi.NodeUnstageVolumeRequest{VolumeId: "v"}, true},
 		"stage and grow":       {"one of them at a time", &csi.NodeStageVolumeRequest{VolumeId: "v"}, &csi.NodeExpandVolumeRequest{VolumeId: "v"}, true},
 		"publish for two Pods": {"each has a path of its own", &csi.NodePublishVolumeRequest{VolumeId: "v", TargetPath: "/a"}, &csi.NodePublishVolumeRequest{VolumeId: "v", TargetPath: "/b"}, false},
@@ -319,7 +320,7 @@ func TestIdentity(t *testing.T) {
 		names = append(names, c.String())
 	}
 	all := strings.Join(names, " ")
-	for _, want := range []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "ONLINE"} {
+	for _, want := range []string{"type:CONTROLLER_SERVICE", "GROUP_CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "ONLINE"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("capabilities %s, want %s", all, want)
 		}

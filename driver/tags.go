@@ -80,6 +80,13 @@ func (t Tagging) snapshotTags(name string, p snapshotParameters) (map[string]str
 	return t.withUserTags(t.ownTags(tagSnapshotName, name), p.tags, p.snapshot)
 }
 
+// groupTags are all tags of each snapshot of a new group.
+func (t Tagging) groupTags(name string, volumes []ebs.VolumeID, p snapshotParameters) (map[string]string, error) {
+	tags := t.ownTags(ebs.TagGroupName, name)
+	tags[ebs.TagGroupVolumes] = ebs.GroupVolumes(volumes)
+	return t.withUserTags(tags, p.tags, p.snapshot)
+}
+
 func (t Tagging) ownTags(nameKey, name string) map[string]string {
 	tags := map[string]string{nameKey: name, tagManaged: ebs.TagManagedValue}
 	if t.ClusterID != "" {

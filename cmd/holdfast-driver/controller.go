@@ -88,13 +88,14 @@ func runController(ctx context.Context, f controllerFlags, log logr.Logger) erro
 	}
 	cloud := ec2.New(cfg, clock.RealClock{})
 	server, err := driver.NewServer(driver.ServerOptions{
-		Endpoint:       f.endpoint,
-		HealthAddress:  f.healthAddress,
-		MetricsAddress: f.metricsAddress,
-		Metrics:        []prometheus.Collector{cloud.Metrics()},
-		Log:            log,
-		Identity:       &driver.IdentityService{Name: f.driverName, Version: version.Version, Ready: cloud.Reachable},
-		Controller:     driver.NewControllerService(cloud, cloud, tagging),
+		Endpoint:        f.endpoint,
+		HealthAddress:   f.healthAddress,
+		MetricsAddress:  f.metricsAddress,
+		Metrics:         []prometheus.Collector{cloud.Metrics()},
+		Log:             log,
+		Identity:        &driver.IdentityService{Name: f.driverName, Version: version.Version, Ready: cloud.Reachable},
+		Controller:      driver.NewControllerService(cloud, cloud, tagging),
+		GroupController: driver.NewGroupService(cloud, tagging),
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,8 @@ var (
 	ErrModificationRate = errors.New("volume modification rate exceeded")
 	// ErrSnapshotRate: snapshots of the volume are asked for too fast or too many are pending.
 	ErrSnapshotRate = errors.New("snapshot rate of the volume exceeded")
+	// ErrNotTogether: EC2 cannot take the snapshots of these volumes at one instant.
+	ErrNotTogether = errors.New("the volumes cannot be snapshotted together")
 	// ErrSnapshotFailed: EC2 took the snapshot and could not complete it; it holds nothing.
 	ErrSnapshotFailed = errors.New("EC2 could not complete the snapshot")
 	// ErrNotReady: the thing exists and is in a state from which it will move on; repeat later.

@@ -13,3 +13,10 @@ const (
 	TagManaged      = "ebs.csi.aws.com/cluster"
 	TagManagedValue = "true"
 )
+
+// Tags by which the snapshots of a group are found again under its CSI name, and
+// by which a group of other volumes is told. AWS's driver knows no groups.
+const (
+	TagGroupName    = "ebs.csi.aws.com/group-snapshot-name"
+	TagGroupVolumes = "ebs.csi.aws.com/group-snapshot-volumes"
+)

@@ -19,6 +19,7 @@ import (
 type instance struct {
 	zone       ebs.Zone
 	terminated bool
+	root       string                  // device name of the root volume
 	devices    map[string]ebs.VolumeID // by device name; may lag behind
 }
 
@@ -118,7 +119,7 @@ func (c *Client) fetchInstances(ctx context.Context, ids []ebs.InstanceID) (map[
 }
 
 func instanceFrom(i types.Instance) instance {
-	found := instance{devices: map[string]ebs.VolumeID{}}
+	found := instance{root: aws.ToString(i.RootDeviceName), devices: map[string]ebs.VolumeID{}}
 	found.terminated = i.State != nil && i.State.Name == types.InstanceStateNameTerminated
 	if i.Placement != nil {
 		found.zone = ebs.Zone{Name: aws.ToString(i.Placement.AvailabilityZone), ID: aws.ToString(i.Placement.AvailabilityZoneId)}

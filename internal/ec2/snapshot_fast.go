@@ -20,10 +20,6 @@ import (
 // for, as EC2 was seen to refuse more: https://github.com/pingcap/tidb/issues/48505
 const maxFastSources = 10
 
-// maxFilterValues is how many values a filter of a describe has at most, see
-// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
-const maxFilterValues = 200
-
 // Turning fast restore off takes seconds to a minute.
 var fastRestorePolls = interval{first: time.Second, least: time.Second, most: 5 * time.Second, share: 0.25}
 
@@ -52,7 +48,7 @@ func (f fastStates) notLeaving(id ebs.SnapshotID) []string {
 // fastRestores asks EC2 where fast restore of the snapshots is on.
 func (c *Client) fastRestores(ctx context.Context, ids []ebs.SnapshotID) (fastStates, error) {
 	found := fastStates{}
-	for part := range slices.Chunk(ids, maxFilterValues) {
+	for part := range slices.Chunk(ids, maxKeys) {
 		pages := sdk.NewDescribeFastSnapshotRestoresPaginator(c.api, &sdk.DescribeFastSnapshotRestoresInput{
 			Filters: []types.Filter{{Name: aws.String("snapshot-id"), Values: texts(part)}},
 		})

@@ -126,6 +126,28 @@ var rows = []row{
 			},
 		}
 	}},
+	{"CreateSnapshots", "", func(s *site) trial {
+		ids := []string{s.attached("pvc-1"), s.attached("pvc-2")}
+		var got *csi.VolumeGroupSnapshot
+		return trial{
+			func(ctx context.Context) error {
+				out, err := csi.NewGroupControllerClient(s.Conn).CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "group-1", SourceVolumeIds: ids})
+				got = out.GetGroupSnapshot()
+				return err
+			},
+			func() {
+				s.holds(2, 2)
+				if n := len(got.GetSnapshots()); n != 2 {
+					s.t.Errorf("answered %d snapshots, want 2", n)
+				}
+				for _, snapshot := range got.GetSnapshots() {
+					if sn, ok := s.sim.Snapshot(snapshot.GetSnapshotId()); !ok || sn.VolumeID != snapshot.GetSourceVolumeId() {
+						s.t.Errorf("answered %v, which EC2 has not", snapshot)
+					}
+				}
+			},
+		}
+	}},
 	{"CreateSnapshot", "with more to come", func(s *site) trial { return s.equipped() }},
 	{"EnableFastSnapshotRestores", "", func(s *site) trial { return s.equipped() }},
 	{"LockSnapshot", "", func(s *site) trial { return s.equipped() }},
