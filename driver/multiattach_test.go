@@ -127,11 +127,15 @@ func TestMultiAttachRequests(t *testing.T) {
 		"filesystem":            {"two nodes would destroy it", "new-3", modes(mounted), codes.InvalidArgument, []string{"one node at a time", "volumeMode Block", "io2"}, false},
 		"filesystem among them": {"one bad mode is enough", "new-4", modes(device(manyNodes), mounted), codes.InvalidArgument, []string{"one node at a time"}, false},
 		"read by many":          {"EBS does not attach read-only", "new-5", modes(device(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY)), codes.InvalidArgument, []string{"MULTI_NODE_READER_ONLY", "io2"}, false},
-		"gp3":                   {"EC2 knows it for io2", "new-6", func(r *csi.CreateVolumeRequest) { shared(r); delete(r.Parameters, "iops"); r.Parameters["type"] = "gp3" }, codes.InvalidArgument, []string{"gp3", "io2"}, false},
-		"io1":                   {"which cannot be changed or grown with it", "new-7", typed("io1"), codes.InvalidArgument, []string{"io1", "io2"}, false},
-		"exists for one node":   {"the same name", "single", shared, codes.AlreadyExists, []string{"Multi-Attach"}, false},
-		"exists for several":    {"the same name", "shared", modes(device(oneNode)), codes.AlreadyExists, []string{"Multi-Attach"}, true},
-		"again":                 {"the same name and the same wish", "shared", shared, codes.OK, nil, true},
+		"gp3": {"EC2 knows it for io2", "new-6", func(r *csi.CreateVolumeRequest) {
+			shared(r)
+			delete(r.Parameters, "iops")
+			r.Parameters["type"] = "gp3"
+		}, codes.InvalidArgument, []string{"gp3", "io2"}, false},
+		"io1":                 {"which cannot be changed or grown with it", "new-7", typed("io1"), codes.InvalidArgument, []string{"io1", "io2"}, false},
+		"exists for one node": {"the same name", "single", shared, codes.AlreadyExists, []string{"Multi-Attach"}, false},
+		"exists for several":  {"the same name", "shared", modes(device(oneNode)), codes.AlreadyExists, []string{"Multi-Attach"}, true},
+		"again":               {"the same name and the same wish", "shared", shared, codes.OK, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := c.calls("CreateVolume")

@@ -49,6 +49,16 @@ func (s *Sim) controlHandler() http.Handler {
 	acting := func(method, path string, f func(id string) error) {
 		mux.HandleFunc(method+" "+controlPrefix+path, func(w http.ResponseWriter, r *http.Request) { reply(w, nil, f(r.PathValue("id"))) })
 	}
+	mux.HandleFunc("PUT "+controlPrefix+"volumes/{id}/trouble", func(w http.ResponseWriter, r *http.Request) {
+		var t Trouble
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&t); err != nil {
+			reply(w, nil, fmt.Errorf("body of %s: %w", r.URL.Path, err))
+			return
+		}
+		reply(w, nil, s.SetTrouble(r.PathValue("id"), t))
+	})
 	acting("POST", "instances/{id}/start", s.StartInstance)
 	acting("POST", "instances/{id}/stop", s.StopInstance)
 	acting("POST", "instances/{id}/terminate", s.TerminateInstance)

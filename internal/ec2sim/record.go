@@ -13,6 +13,7 @@ const (
 	stateAvailable = "available"
 	stateInUse     = "in-use"
 	stateDeleting  = "deleting"
+	stateError     = "error"
 
 	attachAttaching = "attaching"
 	attachAttached  = "attached"
@@ -68,7 +69,9 @@ type Volume struct {
 	// RootOf names the instance whose root disk this is: it exists so that
 	// limits and device names count right, and has no file behind it.
 	RootOf string `json:"rootOf,omitempty"`
-	// State is creating, available, in-use or deleting.
+	// Trouble is what its status tells besides; the zero value is a healthy volume.
+	Trouble Trouble `json:"trouble,omitzero"`
+	// State is creating, available, in-use, deleting or error.
 	State string `json:"state"`
 	// Until is when a passing state (creating, deleting) ends.
 	Until         time.Time         `json:"until,omitzero"`

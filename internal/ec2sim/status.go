@@ -26,6 +26,12 @@ type initXML struct {
 	Remaining *int64 `xml:"estimatedTimeToCompleteInSeconds"`
 }
 
+type statusEventXML struct {
+	ID          string `xml:"eventId"`
+	Type        string `xml:"eventType"`
+	Description string `xml:"description"`
+}
+
 type volumeStatusXML struct {
 	VolumeID string               `xml:"volumeId"`
 	Zone     string               `xml:"availabilityZone"`
@@ -33,7 +39,7 @@ type volumeStatusXML struct {
 	Status   string               `xml:"volumeStatus>status"`
 	Details  set[statusDetailXML] `xml:"volumeStatus>details"`
 	Init     *initXML             `xml:"initializationStatusDetails"`
-	Events   set[string]          `xml:"eventsSet"`
+	Events   set[statusEventXML]  `xml:"eventsSet"`
 	Actions  set[string]          `xml:"actionsSet"`
 }
 
@@ -43,8 +49,9 @@ type statusAnswer struct {
 	NextToken *string              `xml:"nextToken"`
 }
 
-// volumeStatusXML: a volume's input and output always work here; a volume from
-// a snapshot or another volume is initialized in the time that the delays give it.
+// volumeStatusXML: a volume's input and output work here but for its Trouble; a
+// volume from a snapshot or another volume is initialized in the time that the
+// delays give it.
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-checks.html
 // https://docs.aws.amazon.com/ebs/latest/userguide/initalize-volume.html
 func (s *Sim) volumeStatusXML(v *Volume) volumeStatusXML {
@@ -53,13 +60,29 @@ func (s *Sim) volumeStatusXML(v *Volume) volumeStatusXML {
 	if v.State == stateCreating {
 		x.Status, io = "insufficient-data", "insufficient-data"
 	}
+	performance := "not-applicable" // it is told of io1, io2 and gp3 volumes that are attached
+	if v.Trouble.IODisabled {
+		io = "failed"
+	}
+	if v.Trouble.Performance != "" {
+		performance = v.Trouble.Performance
+	}
+	switch {
+	case v.Trouble.IODisabled, v.Trouble.Performance == performanceStalled:
+		x.Status = "impaired"
+	case v.Trouble.Performance != "":
+		x.Status = "warning"
+	}
+	if v.Trouble.Inconsistent {
+		x.Events.Items = []statusEventXML{{"evol-" + v.ID, "potential-data-inconsistency", "The volume's data may be inconsistent."}}
+	}
 	if v.SnapshotID != "" || v.SourceVolumeID != "" {
 		x.Init = s.initXML(v)
 		if v.initializing(s.clock.Now()) {
 			initialized = "initializing"
 		}
 	}
-	x.Details.Items = []statusDetailXML{{"io-enabled", io}, {"io-performance", "not-applicable"}, {"initialization-state", initialized}}
+	x.Details.Items = []statusDetailXML{{"io-enabled", io}, {"io-performance", performance}, {"initialization-state", initialized}}
 	return x
 }
 

@@ -251,7 +251,7 @@ func deleteVolume(r *request) (stampable, *APIError) {
 		return nil, volumeNotFound(id)
 	case len(v.Attachments) > 0:
 		return nil, refuse("VolumeInUse", "Volume %s is currently attached to %s", v.ID, v.Attachments[0].InstanceID)
-	case v.State != stateAvailable:
+	case v.State != stateAvailable && v.State != stateError:
 		return nil, refuse("IncorrectState", "The volume '%s' is in the '%s' state.", v.ID, v.State)
 	}
 	if r.dryRun() {
