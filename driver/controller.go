@@ -29,6 +29,10 @@ type Volumes interface {
 	Attach(ctx context.Context, id ebs.VolumeID, to ebs.InstanceID) (ebs.Attachment, error)
 	// Detach detaches a volume from an instance and waits until it is; nothing to detach is no error.
 	Detach(ctx context.Context, id ebs.VolumeID, from ebs.InstanceID) error
+	// Health is what is known to be wrong with a volume; ErrNotFound where there is none.
+	Health(ctx context.Context, id ebs.VolumeID) (ebs.Health, error)
+	// ListUnhealthy answers one page of the volumes with which something is wrong.
+	ListUnhealthy(ctx context.Context, q ebs.VolumeQuery) (ebs.HealthPage, error)
 	// Grow makes a volume at least that large and waits until the size can be used.
 	Grow(ctx context.Context, id ebs.VolumeID, atLeast ebs.GiB) (ebs.Volume, error)
 }
@@ -306,6 +310,8 @@ var controllerCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+	csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+	csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 }
 
 // ControllerGetCapabilities answers controllerCapabilities.

@@ -241,6 +241,14 @@ func TestControllerCapabilities(t *testing.T) {
 			_, err := c.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeCapability: capability})
 			return err
 		},
+		csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH: func() error {
+			_, err := c.ControllerGetVolumeHealth(ctx, &csi.ControllerGetVolumeHealthRequest{})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH: func() error {
+			_, err := c.ControllerListVolumeHealth(ctx, &csi.ControllerListVolumeHealthRequest{MaxEntries: -1})
+			return err
+		},
 		csi.ControllerServiceCapability_RPC_CLONE_VOLUME: func() error {
 			_, err := c.CreateVolume(ctx, wanted("clone", cloneOf("")))
 			return err

@@ -2,7 +2,6 @@ package ec2
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -41,34 +40,10 @@ func managed(v ebs.Volume) bool { return v.Tags[ebs.TagManaged] == ebs.TagManage
 // page goes on until it has as many as one page of EC2 may have: callers that
 // read no further get all volumes of most clusters, and no answer outgrows gRPC.
 func (c *Client) ListVolumes(ctx context.Context, q ebs.VolumeQuery) (ebs.VolumePage, error) {
-	at, err := parsePageToken(q.Token)
-	if err != nil {
-		return ebs.VolumePage{}, err
-	}
-	if int(at.list) >= len(volumeLists) {
-		return ebs.VolumePage{}, fmt.Errorf("%w: %q", ebs.ErrInvalidToken, q.Token)
-	}
-	at = at.sizedFor(q.MaxEntries)
-	wanted := maxPage
-	if q.MaxEntries > 0 {
-		wanted = min(int(q.MaxEntries), maxPage)
-	}
-	var page ebs.VolumePage
-	for {
-		volumes, next, err := c.listVolumes(ctx, at, wanted-len(page.Volumes))
-		if err != nil {
-			return ebs.VolumePage{}, err
-		}
-		page.Volumes = append(page.Volumes, volumes...)
-		if next == nil {
-			return page, nil
-		}
-		if len(page.Volumes) == wanted {
-			page.NextToken = next.String()
-			return page, nil
-		}
-		at = *next
-	}
+	volumes, next, err := collect(q, len(volumeLists), func(at pagePosition, limit int) ([]ebs.Volume, *pagePosition, error) {
+		return c.listVolumes(ctx, at, limit)
+	})
+	return ebs.VolumePage{Volumes: volumes, NextToken: next}, err
 }
 
 // listVolumes answers what counts of EC2's page at a position, at most limit,

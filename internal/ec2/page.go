@@ -105,3 +105,36 @@ func parsePageToken(token string) (pagePosition, error) {
 	}
 	return pagePosition{list: int32(list), size: int32(size), skip: int32(skip), token: parts[3]}, nil
 }
+
+// collect goes on from a query's position through lists that follow each other
+// until it has as many entries as are asked for, or as one page of EC2 may have.
+// fetch answers at most limit entries at a position, and where the rest begins;
+// nil after the last list.
+func collect[T any](q ebs.VolumeQuery, lists int, fetch func(at pagePosition, limit int) ([]T, *pagePosition, error)) (entries []T, token string, err error) {
+	at, err := parsePageToken(q.Token)
+	if err != nil {
+		return nil, "", err
+	}
+	if int(at.list) >= lists {
+		return nil, "", fmt.Errorf("%w: %q", ebs.ErrInvalidToken, q.Token)
+	}
+	at = at.sizedFor(q.MaxEntries)
+	wanted := maxPage
+	if q.MaxEntries > 0 {
+		wanted = min(int(q.MaxEntries), maxPage)
+	}
+	for {
+		part, next, err := fetch(at, wanted-len(entries))
+		if err != nil {
+			return nil, "", err
+		}
+		entries = append(entries, part...)
+		if next == nil {
+			return entries, "", nil
+		}
+		if len(entries) == wanted {
+			return entries, next.String(), nil
+		}
+		at = *next
+	}
+}
