@@ -9,8 +9,12 @@ export CGO_ENABLED := 0
 GO_MINIMUM := 1.26
 DEMO_KEEP ?= 1
 SANDBOX ?= default
-# e2e tests share this sandbox.
-E2E_SANDBOX := e2e-$(shell printf '%s' '$(CURDIR)' | cksum | cut -d' ' -f1)
+CLONE := $(shell printf '%s' '$(CURDIR)' | cksum | cut -d' ' -f1)
+# e2e tests share this sandbox; Kubernetes' suite has one of its own.
+E2E_SANDBOX := e2e-$(CLONE)
+CONFORMANCE_SANDBOX := conformance-$(CLONE)
+HALF ?= all
+PROCS ?= 8
 
 .PHONY: help
 help: ## List the targets
@@ -52,7 +56,7 @@ images: packages tools ## Write container image tars into out/images
 	@go run ./cmd/images build --out out/images
 
 ##@ Test
-.PHONY: test test-all lint test-unit test-race test-root test-envtest test-sanity test-node test-e2e test-sandbox
+.PHONY: test test-all lint test-unit test-race test-root test-envtest test-sanity test-node test-e2e conformance test-sandbox
 test: packages tools ## What CI runs: lint, unit, adapter, root, API server, csi-sanity, node in a VM, e2e in one sandbox
 	@$(MAKE) --no-print-directory lint test-root test-envtest test-sanity test-node test-e2e
 test-all: packages tools ## Everything: make test, the race detector, and the tests of the sandbox itself
@@ -76,6 +80,12 @@ test-e2e: packages tools build ## Holdfast in a real cluster, from claim to dele
 	@trap 'bin/sandbox down --name $(E2E_SANDBOX)' EXIT; \
 	  go run ./test/install --name $(E2E_SANDBOX); \
 	  HOLDFAST_SANDBOX=$(E2E_SANDBOX) go test -count=1 -p 1 -timeout 40m -tags e2e ./test/e2e/...
+conformance: packages tools build ## Kubernetes' own suite for storage drivers (HALF=quick: a third of the time)
+	@bin/sandbox down --name $(CONFORMANCE_SANDBOX)
+	@go build -o bin/ ./test/conformance
+	@trap 'bin/sandbox down --name $(CONFORMANCE_SANDBOX)' EXIT; \
+	  go run ./test/install --name $(CONFORMANCE_SANDBOX); \
+	  HOLDFAST_SANDBOX=$(CONFORMANCE_SANDBOX) bin/conformance --half=$(HALF) --procs=$(PROCS)
 test-sandbox: packages tools build ## The sandbox itself: side by side, killed, taken down
 	go test -count=1 -timeout 30m -tags sandbox ./internal/sandbox/...
 	go test -count=1 -timeout 30m -tags vm ./internal/sandbox/...
