@@ -67,6 +67,9 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 	c := &Client{
 		api: sdk.NewFromConfig(cfg, func(o *sdk.Options) {
 			o.HTTPClient = sentRecorder{next: o.HTTPClient}
+			if cfg.Retryer == nil {
+				o.Retryer = newRetryer(o.RetryMode, o.RetryMaxAttempts, clk)
+			}
 			o.APIOptions = append(o.APIOptions, metrics.install)
 		}),
 		clock:   clk,

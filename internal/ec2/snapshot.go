@@ -151,8 +151,8 @@ func (c *Client) namedSnapshotWithin(ctx context.Context, name string, within ti
 	return &oldest, nil
 }
 
-// createSnapshot sends CreateSnapshot exactly once: the SDK's own repeat after
-// a lost answer would make a second snapshot.
+// createSnapshot sends CreateSnapshot until EC2 may have accepted it, and no more:
+// the SDK's own repeat after a lost answer would make a second snapshot.
 func (c *Client) createSnapshot(ctx context.Context, want ebs.SnapshotRequest) (ebs.Snapshot, error) {
 	in := &sdk.CreateSnapshotInput{
 		VolumeId:          aws.String(string(want.Volume)),
@@ -160,7 +160,7 @@ func (c *Client) createSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 		TagSpecifications: tagSpecification(types.ResourceTypeSnapshot, want.Tags),
 	}
 	out, err := mutate(ctx, func(ctx context.Context) (*sdk.CreateSnapshotOutput, error) {
-		return c.api.CreateSnapshot(ctx, in, func(o *sdk.Options) { o.Retryer = aws.NopRetryer{} })
+		return c.api.CreateSnapshot(ctx, in, c.onlyThrottled)
 	})
 	if err != nil {
 		return ebs.Snapshot{}, err
