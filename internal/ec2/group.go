@@ -147,8 +147,9 @@ func (c *Client) instanceOfAll(ctx context.Context, ids []ebs.VolumeID) (ebs.Ins
 	return commonInstance(ids, volumes)
 }
 
-// createSnapshots sends CreateSnapshots exactly once: EC2 has no client token
-// for it, and the SDK's own repeat after a lost answer would take a second set.
+// createSnapshots sends CreateSnapshots until EC2 may have accepted it, and no
+// more: EC2 has no client token for it, and the SDK's own repeat after a lost
+// answer would take a second set.
 func (c *Client) createSnapshots(ctx context.Context, on ebs.InstanceID, leaveOut []ebs.VolumeID, withRoot bool, want ebs.GroupRequest) ([]ebs.Snapshot, error) {
 	in := &sdk.CreateSnapshotsInput{
 		InstanceSpecification: &types.InstanceSpecification{
@@ -158,7 +159,7 @@ func (c *Client) createSnapshots(ctx context.Context, on ebs.InstanceID, leaveOu
 		TagSpecifications: tagSpecification(types.ResourceTypeSnapshot, want.Tags),
 	}
 	out, err := mutate(ctx, func(ctx context.Context) (*sdk.CreateSnapshotsOutput, error) {
-		return c.api.CreateSnapshots(ctx, in, func(o *sdk.Options) { o.Retryer = aws.NopRetryer{} })
+		return c.api.CreateSnapshots(ctx, in, c.onlyThrottled)
 	})
 	if err != nil {
 		return nil, err

@@ -102,6 +102,13 @@ func TestEnsureSnapshotIsRepeatedOnlyWhenThrottled(t *testing.T) {
 	}
 }
 
+func TestEnsureGroupIsRepeatedWhenThrottled(t *testing.T) {
+	r := newRegion(t)
+	a, b := r.attached("pvc-1", nodeA), r.attached("pvc-2", nodeA)
+	r.FailNext("CreateSnapshots", "RequestLimitExceeded", 1)
+	r.wantGroup(r.group("group-1", a, b), a, b)
+}
+
 // The SDK's own settings say how often it tries, in each of its modes.
 func TestSettingsOfTheSDKCount(t *testing.T) {
 	for name, tc := range map[string]struct {
