@@ -26,8 +26,8 @@ type interval struct {
 // looks.
 var (
 	creationPolls     = interval{first: 750 * time.Millisecond, least: 200 * time.Millisecond, most: 5 * time.Second, share: 0.125}
-	attachPolls       = interval{first: 750 * time.Millisecond, least: 260 * time.Millisecond, most: 5 * time.Second, share: 0.125}
-	detachPolls       = interval{first: 750 * time.Millisecond, least: 375 * time.Millisecond, most: 5 * time.Second, share: 0.125}
+	attachPolls       = interval{first: 750 * time.Millisecond, least: 265 * time.Millisecond, most: 5 * time.Second, share: 0.125}
+	detachPolls       = interval{first: 750 * time.Millisecond, least: 400 * time.Millisecond, most: 5 * time.Second, share: 0.125}
 	modificationPolls = interval{first: time.Second, least: time.Second, most: 10 * time.Second, share: 0.125}
 	lagPolls          = interval{first: time.Second, least: time.Second, most: 3 * time.Second, share: 0.25}
 )
