@@ -20,7 +20,7 @@ import (
 // and a few that only the tests use to damage filesystems.
 var tools = []string{
 	"blkid", "blockdev", "mkfs.ext3", "mkfs.ext4", "mkfs.xfs", "fsck", "fsck.ext3", "fsck.ext4",
-	"mount", "umount", "resize2fs", "xfs_growfs", "xfs_io", "losetup", "debugfs", "mkswap",
+	"mount", "umount", "resize2fs", "xfs_growfs", "xfs_io", "losetup", "debugfs", "dumpe2fs", "mkswap",
 }
 
 // patience is how long the machine may take. It needs less than a minute on two
