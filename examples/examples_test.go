@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupsnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -42,7 +43,7 @@ func folders(t *testing.T) []string {
 func manifests(t *testing.T, dir string) []manifest {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, groupsnapshotv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func TestExamplesKeepToTheirNamespace(t *testing.T) {
 				if o.GetName() != own {
 					t.Errorf("%s: namespace %s, want %s", m.file, o.GetName(), own)
 				}
-			case *storagev1.StorageClass, *snapshotv1.VolumeSnapshotClass:
+			case *storagev1.StorageClass, *snapshotv1.VolumeSnapshotClass, *groupsnapshotv1.VolumeGroupSnapshotClass:
 				if !strings.HasPrefix(o.GetName(), own+"-") {
 					t.Errorf("%s: class %s is the whole cluster's: its name is to begin with %s-", m.file, o.GetName(), own)
 				}
@@ -111,6 +112,8 @@ func TestExamplesNameTheirOwnClasses(t *testing.T) {
 				}
 			case *snapshotv1.VolumeSnapshotClass:
 				made = append(made, c.Name)
+			case *groupsnapshotv1.VolumeGroupSnapshotClass:
+				made = append(made, c.Name)
 			}
 		}
 		for _, m := range all {
@@ -134,6 +137,8 @@ func classesOf(o runtime.Object) []string {
 		}
 	case *snapshotv1.VolumeSnapshot:
 		classes = append(classes, *o.Spec.VolumeSnapshotClassName)
+	case *groupsnapshotv1.VolumeGroupSnapshot:
+		classes = append(classes, *o.Spec.VolumeGroupSnapshotClassName)
 	}
 	return classes
 }

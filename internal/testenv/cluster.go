@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupsnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +42,7 @@ type Options struct {
 // Cluster is a sandbox with Holdfast in it.
 type Cluster struct {
 	*sandbox.Sandbox
-	// Client reads and writes core types and VolumeSnapshots, without a cache.
+	// Client reads and writes core types, VolumeSnapshots and groups of them, without a cache.
 	Client client.Client
 	// Root is the folder of the repository.
 	Root string
@@ -96,7 +97,7 @@ func connect(box *sandbox.Sandbox, root string) (*Cluster, error) {
 	ctrllog.SetLogger(logr.Discard()) // else controller-runtime prints a stack to say that nobody did
 	config.QPS = -1                   // no limit: a test polls many objects, and a limiter's error would hide what was missing
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), snapshotv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), snapshotv1.AddToScheme(scheme), groupsnapshotv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})

@@ -38,6 +38,7 @@ var tests = map[string]func(*testing.T, *example){
 	"10-filesystem-options":      filesystemOptions,
 	"13-clone":                   clone,
 	"14-shared-device":           sharedDevice,
+	"15-group-snapshot":          groupSnapshot,
 }
 
 // TestExamples plays each folder; a folder without a test, or a manifest that

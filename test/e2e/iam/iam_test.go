@@ -54,15 +54,17 @@ func live(s *stage.Stage) {
 	snapshots := s.SnapshotClass("copies", map[string]string{
 		"fastSnapshotRestoreAvailabilityZones": s.Nodes()[0].Zone, "lockMode": "governance", "lockDuration": "1",
 	})
-	s.Claim("data", class, "1Gi")
+	s.Claim("data", class, "1Gi", stage.InGroup("pair"))
 	s.Pod("app", "data")
 	node := s.Ready("app").Spec.NodeName
 	small := s.SizeKiB("app", "/data")
 	s.Ask("data", "2Gi")
 	s.Grown("app", "data", "/data", "2Gi", small)
-	s.Claim("clone", class, "2Gi", stage.FromClaim("data"))
+	s.Claim("clone", class, "2Gi", stage.FromClaim("data"), stage.InGroup("pair"))
 	s.Pod("twin", "clone", stage.OnNode(node))
 	s.Ready("twin")
+	pair := s.GroupSnapshot("pair", s.GroupSnapshotClass("pairs", nil))
+	s.GroupMembers(pair)
 	copied := s.Snapshot("copy", "data", snapshots)
 	s.Claim("restored", initialized, "2Gi", stage.FromSnapshot("copy"))
 	s.Pod("reader", "restored", stage.OnNode(node))
@@ -71,6 +73,8 @@ func live(s *stage.Stage) {
 	s.DeletePod("app")
 	s.DeletePod("reader")
 	s.DeletePod("twin")
+	s.Delete(pair)
+	s.GroupGone("groupsnapshot-" + string(pair.UID))
 	// The lock is the operator's to take away: the driver may not.
 	_, err := s.EC2.UnlockSnapshot(s.T.Context(), &ec2.UnlockSnapshotInput{SnapshotId: &copied})
 	s.Must(err)
