@@ -2,13 +2,19 @@
 
 package examples
 
-import "testing"
+import (
+	"testing"
+
+	groupsnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 func groupSnapshot(t *testing.T, x *example) {
 	x.apply("00", "10", "20")
 	x.Ready("writer")
 	x.apply("30")
 	x.Run("-n", x.Namespace, "wait", "volumegroupsnapshot/orders-1", "--for=jsonpath={.status.readyToUse}=true", "--timeout=2m")
+	x.GroupMembers(&groupsnapshotv1.VolumeGroupSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: x.Namespace, Name: "orders-1"}})
 	of := func(claim string) string { // as the README says
 		return x.Run("-n", x.Namespace, "get", "volumesnapshot", "-o", "jsonpath={.items[?(@.spec.source.persistentVolumeClaimName=='"+claim+"')].metadata.name}")
 	}
