@@ -63,7 +63,7 @@ func parseCreateGroup(req *csi.CreateVolumeGroupSnapshotRequest, tagging Tagging
 	if err != nil {
 		return ebs.GroupRequest{}, err
 	}
-	params, err := parseSnapshotParameters(req.GetParameters())
+	params, err := parseGroupParameters(req.GetParameters())
 	if err != nil {
 		return ebs.GroupRequest{}, err
 	}

@@ -96,8 +96,7 @@ func parseZoneList(p *snapshotParameters, _, v string) error {
 	return nil
 }
 
-// parseSnapshotParameters reads the parameters of a VolumeSnapshotClass or a
-// VolumeGroupSnapshotClass.
+// parseSnapshotParameters reads the parameters of a VolumeSnapshotClass.
 func parseSnapshotParameters(params map[string]string) (snapshotParameters, error) {
 	p := snapshotParameters{snapshot: map[string]string{}}
 	if err := parseParameters(snapshotTable, params, &p); err != nil {
