@@ -38,6 +38,9 @@ func (s *Sim) advanceVolume(v *Volume, now time.Time) bool {
 		if v.Doomed {
 			v.State = stateDeleting // and gone at once
 		}
+		if v.Failing {
+			v.State = stateError
+		}
 		changed = true
 	}
 	for i := range v.Attachments {

@@ -49,7 +49,7 @@ func (r *request) wantedCopy(source *Volume) (*Volume, *APIError) {
 		ID: newID("vol-"), Zone: source.Zone, Created: r.now, State: stateCreating, Tags: tags, SourceVolumeID: source.ID,
 		Until: r.after(r.sim.delays.Create), Initialized: r.after(r.sim.delays.Initialize),
 		SizeGiB: source.SizeGiB, Encrypted: r.boolean("Encrypted") || source.Encrypted, KMSKeyID: r.str("KmsKeyId"),
-		Doomed: r.fault.ends(OutcomeVanish),
+		Doomed: r.fault.ends(OutcomeVanish), Failing: r.fault.ends(OutcomeError),
 	}
 	if size, sized := r.number("Size"); sized {
 		v.SizeGiB = size

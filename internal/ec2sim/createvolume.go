@@ -129,7 +129,7 @@ func (r *request) wantedNewVolume() (*Volume, *APIError) {
 	v := &Volume{
 		ID: newID("vol-"), Zone: z.name, Created: r.now, State: stateCreating, Tags: tags,
 		Until: r.after(r.sim.delays.Create), Encrypted: r.boolean("Encrypted"), KMSKeyID: r.str("KmsKeyId"),
-		SnapshotID: r.str("SnapshotId"), Doomed: r.fault.ends(OutcomeVanish),
+		SnapshotID: r.str("SnapshotId"), Doomed: r.fault.ends(OutcomeVanish), Failing: r.fault.ends(OutcomeError),
 	}
 	size, sized := r.number("Size")
 	if err := r.err(); err != nil {

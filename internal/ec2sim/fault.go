@@ -57,8 +57,8 @@ const (
 	// OutcomeStuck is for AttachVolume: the attachment is attaching until it
 	// is detached, or the instance terminated.
 	OutcomeStuck = "stuck"
-	// OutcomeError is for CreateSnapshot and CreateSnapshots: the snapshots
-	// end in state error.
+	// OutcomeError is for CreateSnapshot, CreateSnapshots, CreateVolume and
+	// CopyVolumes: the snapshots or the volume end in state error.
 	OutcomeError = "error"
 )
 
@@ -66,7 +66,7 @@ const (
 var outcomeActions = map[string][]string{
 	OutcomeVanish: {"CreateVolume", "CopyVolumes"},
 	OutcomeStuck:  {"AttachVolume"},
-	OutcomeError:  {"CreateSnapshot", "CreateSnapshots"},
+	OutcomeError:  {"CreateSnapshot", "CreateSnapshots", "CreateVolume", "CopyVolumes"},
 }
 
 func (f *Fault) ends(outcome string) bool { return f != nil && f.Outcome == outcome }

@@ -66,6 +66,8 @@ type Volume struct {
 	FastRestored bool `json:"fastRestored,omitempty"`
 	// Doomed: it vanishes when its creation ends.
 	Doomed bool `json:"doomed,omitempty"`
+	// Failing: it is in state error when its creation ends.
+	Failing bool `json:"failing,omitempty"`
 	// RootOf names the instance whose root disk this is: it exists so that
 	// limits and device names count right, and has no file behind it.
 	RootOf string `json:"rootOf,omitempty"`

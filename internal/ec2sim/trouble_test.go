@@ -100,3 +100,37 @@ func TestTroubleOverTheControlAPI(t *testing.T) {
 		t.Errorf("trouble %+v", v.Trouble)
 	}
 }
+
+// A volume may fail while it is made, after the call was accepted.
+func TestVolumeThatFailsWhileItIsMade(t *testing.T) {
+	r := newRegion(t)
+	source := r.newVolume()
+	makers := map[string]func() (string, error){
+		"CreateVolume": func() (string, error) {
+			out, err := r.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: ptrTo(zoneA), Size: ptr32(1)})
+			if err != nil {
+				return "", err
+			}
+			return *out.VolumeId, nil
+		},
+		"CopyVolumes": func() (string, error) {
+			out, err := r.copyVolume(source)
+			if err != nil {
+				return "", err
+			}
+			return *out.VolumeId, nil
+		},
+	}
+	for action, do := range makers {
+		r.inject(ec2sim.Fault{Action: action, Outcome: ec2sim.OutcomeError})
+		id, err := do()
+		if err != nil {
+			t.Fatalf("%s: %v", action, err)
+		}
+		wantSame(t, []string{"creating"}, r.states(id))
+		r.pass(time.Minute)
+		wantSame(t, []string{"error"}, r.states(id))
+	}
+}
+
+func ptr32(n int32) *int32 { return &n }
