@@ -17,6 +17,8 @@ import (
 type Devices interface {
 	// Wait returns the volume's device as soon as it is there and proved.
 	Wait(ctx context.Context, want blockdev.Want) (blockdev.Device, error)
+	// Find looks for the volume's device once.
+	Find(want blockdev.Want) (blockdev.Device, error)
 	// WaitForSize returns the device as soon as it is this large.
 	WaitForSize(ctx context.Context, d blockdev.Device, atLeastBytes int64) (blockdev.Device, error)
 	// ByNumber returns the device with this number.
@@ -60,6 +62,7 @@ var nodeCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
 }
 
 // NodeGetCapabilities answers nodeCapabilities.

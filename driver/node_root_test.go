@@ -362,7 +362,13 @@ func TestFilesystemShutOff(t *testing.T) {
 			}
 			must(t, b.stage(volumeA, writes))
 			must(t, b.publish(volumeA, "pod1", writes, false))
+			if got := b.health(volumeA, true); got != "" {
+				t.Errorf("a filesystem that is well: %s", got)
+			}
 			shut(b, d.loop)
+			if got := b.health(volumeA, true); got != "INACCESSIBLE FilesystemShutOff" {
+				t.Errorf("health after it was shut off: %q", got)
+			}
 			wantCode(t, b.publish(volumeA, "pod2", writes, false), codes.FailedPrecondition, "shut it off after an error")
 			if _, err := os.Stat(b.path("pod2")); !os.IsNotExist(err) {
 				t.Errorf("the refused target was made: %v", err)
@@ -420,4 +426,43 @@ func TestSELinuxLabel(t *testing.T) {
 	must(t, b.stage(volumeA, label))
 	must(t, b.publish(volumeA, "pod", label, false))
 	must(t, b.publish(volumeA, "pod", label, false))
+}
+
+// health is the one condition of a volume as the node tells it, "" for none.
+func (b *bench) health(volume string, staged bool) string {
+	b.t.Helper()
+	req := &csi.NodeGetVolumeHealthRequest{VolumeId: volume}
+	if staged {
+		req.StagingTargetPath = b.path("stage-" + volume)
+	}
+	answer, err := b.node.NodeGetVolumeHealth(b.t.Context(), req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text := ""
+	for _, s := range answer.GetVolumeHealth().GetHealthStatuses() {
+		text += s.GetStatus().String() + " " + s.GetReason()
+	}
+	return text
+}
+
+// A volume's health is asked for with and without paths, staged and not.
+func TestNodeVolumeHealth(t *testing.T) {
+	b := newBench(t)
+	b.attach(volumeA, 64)
+	for _, staged := range []bool{false, true} {
+		if got := b.health(volumeA, staged); got != "" {
+			t.Errorf("attached, nothing staged: %q", got)
+		}
+	}
+	must(t, b.stage(volumeA, mountOf("ext4")))
+	for _, staged := range []bool{false, true} {
+		if got := b.health(volumeA, staged); got != "" {
+			t.Errorf("staged: %q", got)
+		}
+	}
+	_, err := b.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: volumeB, StagingTargetPath: b.path("stage-" + volumeA)})
+	wantCode(t, err, codes.NotFound, volumeB)
+	_, err = b.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
+	wantCode(t, err, codes.InvalidArgument, "volume_id")
 }

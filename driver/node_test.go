@@ -339,6 +339,10 @@ func TestNodeCapabilities(t *testing.T) {
 			_, err := service.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeCapability: nodeCapability(multiWriter, "")})
 			return err
 		},
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH: func() error {
+			_, err := service.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
+			return err
+		},
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS: func() error {
 			_, err := service.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{})
 			return err
@@ -369,6 +373,8 @@ type oneDevice struct {
 func (d oneDevice) Wait(context.Context, blockdev.Want) (blockdev.Device, error) {
 	return d.device, d.err
 }
+
+func (d oneDevice) Find(blockdev.Want) (blockdev.Device, error) { return d.device, d.err }
 
 func (d oneDevice) WaitForSize(context.Context, blockdev.Device, int64) (blockdev.Device, error) {
 	return d.device, d.err
