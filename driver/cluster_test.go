@@ -37,12 +37,13 @@ const (
 // cluster is a region and a controller process in front of it.
 type cluster struct {
 	csi.ControllerClient
-	groups csi.GroupControllerClient
-	t      *testing.T
-	sim    *ec2sim.Sim
-	clock  *clocktesting.FakeClock
-	url    string
-	stop   func()
+	groups   csi.GroupControllerClient
+	identity csi.IdentityClient
+	t        *testing.T
+	sim      *ec2sim.Sim
+	clock    *clocktesting.FakeClock
+	url      string
+	stop     func()
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -119,6 +120,7 @@ func (c *cluster) restart() {
 	}
 	c.ControllerClient = csi.NewControllerClient(conn)
 	c.groups = csi.NewGroupControllerClient(conn)
+	c.identity = csi.NewIdentityClient(conn)
 	c.stop = sync.OnceFunc(func() {
 		conn.Close()
 		cancel()
