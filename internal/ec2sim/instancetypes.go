@@ -26,11 +26,14 @@ func init() {
 			typeTable[n] = instanceType{n, hypervisor, limit, shared, cards}
 		}
 	}
-	add("nitro", 27, true, 1, "t3.small", "t3.medium", "m5.large", "m5.xlarge", "c5.4xlarge", "m6i.large", "r6i.2xlarge")
+	add("nitro", 27, true, 1, "t3.small", "t3.medium", "t3.large", "t4g.medium", "m5.large", "m5.xlarge", "m5.4xlarge", "c5.large", "c5.4xlarge",
+		"r5.large", "m6i.large", "m6i.4xlarge", "c6i.large", "r6i.2xlarge", "m6g.large", "c6g.xlarge", "c7g.large", "m7g.large", "r7g.xlarge")
 	add("nitro", 26, true, 1, "m5d.xlarge")
-	add("nitro", 32, false, 1, "m7i.large")
+	add("nitro", 32, false, 1, "m7i.large", "m7i.xlarge", "m7i.12xlarge", "m7i-flex.large", "c7i.large", "c7a.xlarge", "r7i.2xlarge", "m8g.large", "r8g.4xlarge")
+	add("nitro", 48, false, 1, "m7i.16xlarge", "i7ie.18xlarge", "m8g.16xlarge")
 	add("nitro", 128, false, 1, "m7i.48xlarge", "m7a.48xlarge", "r8g.48xlarge", "g6.48xlarge")
-	add("nitro", 64, false, 1, "m7i.24xlarge", "p5.48xlarge")
+	add("nitro", 64, false, 1, "m7i.24xlarge", "r8g.24xlarge", "p5.48xlarge")
+	add("nitro", 88, false, 1, "m7a.32xlarge")
 	add("nitro", 128, false, 2, "r8gb.48xlarge")
 	add("nitro", 9, true, 1, "g5.48xlarge")
 	add("nitro", 3, true, 1, "d3en.12xlarge")
