@@ -5,7 +5,7 @@
 // after a crash: what is remembered lives in EC2. A volume is found by the tag
 // of its name before it is created, and created with a client token made of its
 // name; a snapshot, for which EC2 knows no token, is found by tag before each
-// create, and its create is sent once only.
+// create, and its create is not sent again once EC2 may have accepted it.
 //
 // Reads of EC2 may lag behind writes
 // (https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html).
@@ -16,4 +16,6 @@
 // Look-ups of single things that come at about the same time share calls, and so
 // do waits, which look at growing intervals (batcher, Client.watch). Each ends
 // with its own context. Nothing goes on in the background.
+//
+// Retries within a call are the SDK's, with a state for each action (retryer).
 package ec2
