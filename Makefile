@@ -70,7 +70,7 @@ test-race: go-version ## The same with the race detector (needs a C compiler)
 test-root: packages ## The same, and mounts, filesystems and loop devices on this machine
 	go test -tags root ./...
 test-envtest: packages tools ## Our kinds and controllers against a real API server
-	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags envtest ./api/... ./webhooks/...
+	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags envtest ./api/... ./webhooks/... ./controllers/...
 test-sanity: packages tools ## Kubernetes' csi-sanity against driver and simulator
 	@HOLDFAST_BIN=$$(go run ./cmd/sandbox build) && export HOLDFAST_BIN && set -x && go test -count=1 -tags sanity ./test/sanity/...
 test-node: packages ## The node service on hot-plugged NVMe disks in a small VM
@@ -107,6 +107,6 @@ fmt: ## Format the Go code
 verify: generate ## Fail where go.mod, go.sum, generated files or formatting would change
 	@git diff --exit-code -- api config/crd docs/api.md
 	@for d in . tools tools/gen sandbox/*/; do (cd $$d && go mod tidy -diff); done
-	@test -z "$$(gofmt -l api cmd driver internal test webhooks)" || { gofmt -l api cmd driver internal test webhooks; exit 1; }
+	@test -z "$$(gofmt -l api cmd controllers driver internal test webhooks)" || { gofmt -l api cmd controllers driver internal test webhooks; exit 1; }
 clean: ## Remove bin/ and out/ (built cluster parts stay in the user cache)
 	@rm -rf bin out

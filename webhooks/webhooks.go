@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/holdfast-dev/holdfast/webhooks/admit"
@@ -20,10 +19,8 @@ import (
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
-// Add serves the judges on a manager's webhook server, from the manager's
-// informers, and registers their metrics.
-func Add(mgr ctrl.Manager, registry prometheus.Registerer) error {
-	w := &world.World{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+// Add serves the judges on a manager's webhook server and registers their metrics.
+func Add(mgr ctrl.Manager, w *world.World, registry prometheus.Registerer) error {
 	recorder := admit.NewRecorder(mgr.GetEventRecorder("holdfast"), registry)
 	for path, handler := range handlers(mgr.GetLogger(), w, world.Authorizer{Client: mgr.GetClient()}, recorder) {
 		mgr.GetWebhookServer().Register(path, handler)

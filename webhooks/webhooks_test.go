@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 	"github.com/holdfast-dev/holdfast/webhooks"
+	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
 // server is a real API server that asks our webhooks, shared by the tests.
@@ -76,7 +77,7 @@ func TestWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := webhooks.Add(mgr, prometheus.NewRegistry()); err != nil {
+	if err := webhooks.Add(mgr, world.Of(mgr), prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

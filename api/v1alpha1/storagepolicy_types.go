@@ -538,6 +538,7 @@ const (
 	ReasonInvalidSelector = "InvalidSelector"
 	ReasonNoConflict      = "NoConflict"
 	ReasonSamePriority    = "SamePriority"
+	ReasonContradiction   = "Contradiction"
 	ReasonNotShadowed     = "NotShadowed"
 	ReasonDefaultClass    = "DefaultClassMarked"
 	ReasonExemptionEnded  = "ExemptionEnded"

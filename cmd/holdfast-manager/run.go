@@ -16,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -24,8 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/audit"
+	"github.com/holdfast-dev/holdfast/controllers/stamp"
 	"github.com/holdfast-dev/holdfast/internal/certs"
 	"github.com/holdfast-dev/holdfast/webhooks"
+	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
 // certificateSecret is the Secret that the webhooks' certificates are kept in.
@@ -72,7 +76,7 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if err := webhooks.Add(mgr, metrics.Registry); err != nil {
+	if err := addWork(mgr); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, store); err != nil {
@@ -141,6 +145,17 @@ func keepCertificates(mgr ctrl.Manager, o options) (*certs.Store, error) {
 		return 0
 	}))
 	return store, errors.Join(mgr.Add(store), mgr.Add(certs.NewRotator(mgr.GetClient(), mgr.GetAPIReader(), options)))
+}
+
+// addWork adds the webhooks and the leader's work.
+func addWork(mgr ctrl.Manager) error {
+	w := world.Of(mgr)
+	stamps := &stamp.Reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("holdfast")}
+	return errors.Join(
+		webhooks.Add(mgr, w, metrics.Registry),
+		mgr.Add(audit.New(mgr.GetClient(), w, clock.RealClock{}, metrics.Registry)),
+		stamps.Add(mgr),
+	)
 }
 
 // syncWithin bounds how long a readiness check waits for the informers.

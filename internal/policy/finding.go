@@ -30,7 +30,12 @@ type Finding struct {
 
 // Message names the policy, the rule, the field, the found and the wanted value, and what to do.
 func (f Finding) Message() string {
-	return fmt.Sprintf("StoragePolicy %q, rule %s: %s is %s, wanted is %s: %s", f.Policy, f.Rule, f.Field, f.Found, f.Wanted, f.Todo)
+	return fmt.Sprintf("StoragePolicy %q, rule %s: %s", f.Policy, f.Rule, f.Sentence())
+}
+
+// Sentence names the field, the found and the wanted value, and what to do.
+func (b Breach) Sentence() string {
+	return fmt.Sprintf("%s is %s, wanted is %s: %s", b.Field, b.Found, b.Wanted, b.Todo)
 }
 
 // Findings gives breaches of one object their action, less those that the

@@ -112,13 +112,13 @@ type Claim struct {
 // MatchesClaim says whether a claim is under the policy.
 func (p *Policy) MatchesClaim(c Claim) bool {
 	return !c.Namespace.IsSystem() && selects(p.namespaces, c.Namespace.Labels) && selects(p.claims, c.Labels) &&
-		p.matchesClass(c.ClassName, c.Provisioner)
+		p.MatchesClass(c.ClassName, c.Provisioner)
 }
 
 // MatchesStorageClass says whether a class is under the policy by itself. A
 // policy about some namespaces or claims judges classes only through those.
 func (p *Policy) MatchesStorageClass(name, provisioner string) bool {
-	return everything(p.namespaces) && everything(p.claims) && p.matchesClass(name, provisioner)
+	return everything(p.namespaces) && everything(p.claims) && p.MatchesClass(name, provisioner)
 }
 
 // MatchesNamespace says whether claims of a namespace can be under the policy.
@@ -126,7 +126,8 @@ func (p *Policy) MatchesNamespace(n Namespace) bool {
 	return !n.IsSystem() && selects(p.namespaces, n.Labels)
 }
 
-func (p *Policy) matchesClass(name, provisioner string) bool {
+// MatchesClass says whether claims of a class can be under the policy.
+func (p *Policy) MatchesClass(name, provisioner string) bool {
 	return (len(p.classes) == 0 || slices.Contains(p.classes, name)) &&
 		(len(p.provisioners) == 0 || slices.Contains(p.provisioners, provisioner))
 }

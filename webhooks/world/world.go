@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/policy"
@@ -38,6 +39,11 @@ type World struct {
 	Clock clock.PassiveClock
 
 	policies compiled
+}
+
+// Of is the world as a manager's informers see it.
+func Of(mgr ctrl.Manager) *World {
+	return &World{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 }
 
 // Now is the time to judge by.

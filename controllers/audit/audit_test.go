@@ -1,0 +1,101 @@
+//go:build envtest
+
+package audit
+
+import (
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testenv"
+	"github.com/holdfast-dev/holdfast/webhooks/world"
+)
+
+// TestAudit scans what was there before the policies.
+func TestAudit(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(testenv.APIServer(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := func(name, size, class string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
+			},
+		}
+	}
+	policy := &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: guarded(v1alpha1.Guardrails{
+		Overrides:    []v1alpha1.RuleOverride{{Rule: v1alpha1.RuleClaimMaxSize, Action: v1alpha1.Audit}},
+		StorageClass: &v1alpha1.StorageClassRules{Parameters: []v1alpha1.ParameterRule{{Key: "encrypted", Values: []string{"true"}}}},
+		Claim:        &v1alpha1.ClaimRules{MaxSize: size("4Gi")},
+	})}
+	for _, o := range []client.Object{
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"encrypted": "true"}},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Provisioner: "ebs.csi.aws.com"},
+		claim("fits", "1Gi", "good"), claim("large", "5Gi", "good"), claim("plain", "1Gi", "bad"), policy,
+	} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clk := clocktesting.NewFakeClock(now)
+	a := New(c, &world.World{Cache: c, Live: c, Clock: clk}, clk, prometheus.NewRegistry())
+	if err := a.Audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := &v1alpha1.StoragePolicy{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(policy), got); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, v := range got.Status.Violations {
+		lines = append(lines, v.Kind+" "+v.Name+" "+string(v.Rule)+" "+string(v.Action))
+	}
+	want := []string{
+		"PersistentVolumeClaim large claim.maxSize Audit", "PersistentVolumeClaim plain storageClass.parameters Deny", "StorageClass bad storageClass.parameters Deny",
+	}
+	if len(lines) != len(want) || lines[0] != want[0] || lines[1] != want[1] || lines[2] != want[2] {
+		t.Errorf("violations are %q, want %q", lines, want)
+	}
+	if s := got.Status; s.MatchedClaims != 3 || s.ViolationCount != 3 || len(s.CompliantStorageClasses) != 1 || s.CompliantStorageClasses[0] != "good" || s.ObservedGeneration != got.Generation {
+		t.Errorf("status is %+v", s)
+	}
+	if !meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("conditions are %+v", got.Status.Conditions)
+	}
+	if n := testutil.CollectAndCount(a.violations); n != 2 {
+		t.Errorf("%d series of holdfast_policy_violations, want one for each rule and action: 2", n)
+	}
+
+	version := got.ResourceVersion
+	clk.Step(Every)
+	if err := a.Audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(policy), got); err != nil {
+		t.Fatal(err)
+	}
+	if got.ResourceVersion != version {
+		t.Error("a scan that found the same wrote the status again")
+	}
+}
