@@ -14,13 +14,11 @@ import (
 // one line with single blanks.
 func (b *bench) facts(fsType string, d disk) string {
 	b.t.Helper()
-	text := ""
+	tool := []string{"dumpe2fs", "-h", "/dev/" + d.loop}
 	if fsType == "xfs" {
-		text = b.run("xfs_info", b.path("stage-"+d.volume))
-	} else {
-		text = b.run("dumpe2fs", "-h", "/dev/"+d.loop)
+		tool = []string{"xfs_info", b.path("stage-" + d.volume)}
 	}
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(b.run(tool[0], tool[1:]...)), " ")
 }
 
 // TestFormatOptionsOnLoop: each option is read back from the disk that

@@ -22,7 +22,7 @@ type FormatOptions struct {
 	Encrypt       bool  // ext4: folders may be encrypted (fscrypt)
 }
 
-// ErrFormat: mkfs would refuse the options. Test with errors.Is.
+// ErrFormat says that mkfs would refuse the options. Test with errors.Is.
 var ErrFormat = errors.New("mkfs would refuse it")
 
 // Defaults of mkfs for devices of 512 MiB and more (mke2fs.conf(5), mkfs.xfs(8));
