@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -15,7 +14,6 @@ import (
 	snapshotv8 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -77,22 +75,13 @@ func (s *Stage) GroupMembers(g *groupsnapshotv1.VolumeGroupSnapshot) map[string]
 				continue
 			}
 			if v.Status == nil || !ptr.Deref(v.Status.ReadyToUse, false) {
-				return fmt.Sprintf("VolumeSnapshot %s is not ready", v.Name), s.nudgeSnapshot(ctx, &v)
+				return fmt.Sprintf("VolumeSnapshot %s is not ready", v.Name), nil
 			}
 			members[ptr.Deref(v.Spec.Source.PersistentVolumeClaimName, "")] = v.Name
 		}
 		return "", nil
 	})
 	return members
-}
-
-// nudgeSnapshot changes a VolumeSnapshot, for snapshot-controller to look at it
-// again: v8.7.0 empties the status of a group's VolumeSnapshots when it binds them
-// once more, also of those that were ready (bindSnapshotToSnapshotContent), and
-// by itself comes back to them with its resync, a quarter of an hour later.
-func (s *Stage) nudgeSnapshot(ctx context.Context, v *snapshotv1.VolumeSnapshot) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.holdfast.dev/looked":%q}}}`, time.Now().UTC().Format(time.RFC3339))
-	return s.Client.Patch(ctx, v, client.RawPatch(apitypes.MergePatchType, patch))
 }
 
 func ownedBy(v *snapshotv1.VolumeSnapshot, g *groupsnapshotv1.VolumeGroupSnapshot) bool {
