@@ -74,7 +74,7 @@ func TestPolicyAllowsWhatTheDriverCalls(t *testing.T) {
 		}
 	}
 	called := map[string]bool{
-		// EC2 asks for it when a call that creates carries tags.
+		// EC2 asks for it when a call that creates carries tags, too.
 		"ec2:CreateTags": true,
 	}
 	sources, err := filepath.Glob("../internal/ec2/*.go")
@@ -105,7 +105,8 @@ func TestPolicyTiesDestructionToTags(t *testing.T) {
 		"ec2:DeleteVolume": {"ec2:ResourceTag/CSIVolumeName", "ec2:ResourceTag/ebs.csi.aws.com/cluster",
 			"ec2:ResourceTag/kubernetes.io/created-for/pvc/name"},
 		"ec2:DeleteSnapshot": {"ec2:ResourceTag/CSIVolumeSnapshotName", "ec2:ResourceTag/ebs.csi.aws.com/cluster"},
-		"ec2:CreateTags":     {"ec2:CreateAction"},
+		"ec2:CreateTags":     {"ec2:CreateAction", "ec2:ResourceTag/ebs.csi.aws.com/cluster"},
+		"ec2:DeleteTags":     {"ec2:ResourceTag/ebs.csi.aws.com/cluster"},
 		// A lock cannot always be taken away again, fast restore is billed by the hour.
 		"ec2:LockSnapshot":                {"ec2:ResourceTag/ebs.csi.aws.com/cluster"},
 		"ec2:EnableFastSnapshotRestores":  {"ec2:ResourceTag/ebs.csi.aws.com/cluster"},

@@ -33,8 +33,8 @@ type Volumes interface {
 	Health(ctx context.Context, id ebs.VolumeID) (ebs.Health, error)
 	// ListUnhealthy answers one page of the volumes with which something is wrong.
 	ListUnhealthy(ctx context.Context, q ebs.VolumeQuery) (ebs.HealthPage, error)
-	// Grow makes a volume at least that large and waits until the size can be used.
-	Grow(ctx context.Context, id ebs.VolumeID, atLeast ebs.GiB) (ebs.Volume, error)
+	// Modify makes a volume what is wanted and waits until that can be used; what it is already is no error.
+	Modify(ctx context.Context, id ebs.VolumeID, want ebs.Modification) (ebs.Volume, error)
 }
 
 // Snapshots is what the controller service needs of the cloud for snapshots.
@@ -207,7 +207,7 @@ func (s *ControllerService) ControllerExpandVolume(ctx context.Context, req *csi
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	log.Info("ControllerExpandVolume: growing", "toGiB", atLeast)
-	vol, err := s.volumes.Grow(ctx, id, atLeast)
+	vol, err := s.volumes.Modify(ctx, id, ebs.Modification{Size: atLeast})
 	if err != nil {
 		return nil, grpcError(fmt.Errorf("grow %s to %d GiB: %w", id, atLeast, err))
 	}

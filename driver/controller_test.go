@@ -379,6 +379,7 @@ func TestCodesOfEC2Refusals(t *testing.T) {
 		{"a code nobody knows", "CreateSnapshot", "SomethingNew", snapshot, codes.Internal},
 	} {
 		t.Run(tc.action+" "+tc.code, func(t *testing.T) {
+			defer c.restart() // what a process remembers of a refusal is another test's matter
 			defer c.sim.ClearFaults()
 			c.sim.FailNext(tc.action, tc.code, -1)
 			wantCode(t, tc.why, tc.do(), tc.want, tc.code)

@@ -20,3 +20,12 @@ const (
 	TagGroupName    = "ebs.csi.aws.com/group-snapshot-name"
 	TagGroupVolumes = "ebs.csi.aws.com/group-snapshot-volumes"
 )
+
+// Tags that remember how many IOPS a volume has for each GiB and, if "true",
+// that they grow with its size. AWS's driver keeps both on the volume too
+// (kubernetes-sigs/aws-ebs-csi-driver#2635): a request to grow says nothing of
+// them.
+const (
+	TagIOPSPerGiB = "ebs.csi.aws.com/IOPSPerGb"
+	TagAutoIOPS   = "ebs.csi.aws.com/AllowAutoIOPSIncreaseOnModify"
+)

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-dev/holdfast/internal/ebs"
 	"github.com/holdfast-dev/holdfast/internal/version"
 )
 
@@ -28,6 +29,8 @@ type Client struct {
 
 	lookups lookups
 	seen    *seenInstances
+	changes *changes
+	rates   *modifyRates
 
 	metrics *Metrics
 
@@ -78,8 +81,10 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 		metrics: metrics,
 		tokens:  map[string]int{},
 		unsure:  map[string]sentCreate{},
+		rates:   &modifyRates{clock: clk, until: map[ebs.VolumeID]modifyHold{}},
 	}
 	c.lookups = c.newLookups()
+	c.changes = &changes{sleep: c.sleep, look: c.lookToModify, carryOut: c.carryOut, onWay: map[ebs.VolumeID]*change{}}
 	return c
 }
 

@@ -14,44 +14,34 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
 
-// Grow makes a volume at least that large and waits until the size can be used.
-// A volume that is large enough is not modified; EC2 allows few modifications.
+// Modify makes a volume what is wanted and waits until that can be used. All is
+// judged before anything is changed. Then comes the shape, because EC2 knows
+// rules that we do not and may refuse it, then the tags: each repeat does what is
+// left. A volume that is as wanted already costs no mutating call.
 //
-//	a change in "modifying"             wait for it, then as below
-//	large enough                        nothing to do
-//	size beyond the type                ErrOutOfRange
-//	else                                ModifyVolume, and wait
-//	 refused: a change goes on          to that size: wait; to another: ErrNotReady
-//	 refused: too many changes          ErrModificationRate
-func (c *Client) Grow(ctx context.Context, id ebs.VolumeID, atLeast ebs.GiB) (ebs.Volume, error) {
+//	tags                  beyond EC2's limit          ErrInvalid
+//	shape, see planModify: nothing, or wait           at once
+//	 ModifyVolume         too many changes lately     ErrModificationRate, without a call until the time is up
+//	                      else                        gathered with others of the volume, see changes
+func (c *Client) Modify(ctx context.Context, id ebs.VolumeID, want ebs.Modification) (ebs.Volume, error) {
 	vol, err := c.patientVolume(ctx, id)
 	if err != nil {
 		return ebs.Volume{}, err
 	}
-	vol, err = c.settle(ctx, vol)
-	if err != nil {
+	if err := checkTagCount(vol, want); err != nil {
 		return ebs.Volume{}, err
 	}
-	if vol.Size >= atLeast {
-		return vol, nil
-	}
-	if err := ebs.CheckSize(vol.Type, atLeast); err != nil {
-		return ebs.Volume{}, err
-	}
-	_, err = mutate(ctx, func(ctx context.Context) (*sdk.ModifyVolumeOutput, error) {
-		return c.api.ModifyVolume(ctx, &sdk.ModifyVolumeInput{VolumeId: aws.String(string(id)), Size: aws.Int32(int32(atLeast))})
-	})
-	switch {
-	case err == nil:
-	case errors.Is(err, ebs.ErrNotReady), errors.Is(err, ebs.ErrMaybeAccepted) && ctx.Err() == nil:
-		if err := c.underWay(ctx, id, atLeast, err); err != nil {
+	before := vol.Shape()
+	if want.ChangesShape() {
+		if vol, err = c.reshape(ctx, vol, want); err != nil {
 			return ebs.Volume{}, err
 		}
-	default:
-		return ebs.Volume{}, err
 	}
-	grown, err := c.waitGrown(ctx, vol, atLeast)
-	return grown, accepted(err)
+	vol, err = c.retag(ctx, vol, want)
+	if err != nil && vol.Shape() != before {
+		err = accepted(err) // the shape is changed: this call is not one that has changed nothing
+	}
+	return vol, err
 }
 
 // patientVolume looks up a volume that must exist. The answer NOT_FOUND would
@@ -72,78 +62,132 @@ func (c *Client) patientVolume(ctx context.Context, id ebs.VolumeID) (ebs.Volume
 	return vol, err
 }
 
-// settle waits for a change that is under way and answers the volume with the
-// size that it then has: reads of the volume may lag behind those of the change.
-func (c *Client) settle(ctx context.Context, vol ebs.Volume) (ebs.Volume, error) {
-	mod, err := c.modification(ctx, vol.ID)
+// lookToModify looks at a volume and its latest change.
+func (c *Client) lookToModify(ctx context.Context, id ebs.VolumeID) (ebs.Volume, *modification, error) {
+	vol, err := c.patientVolume(ctx, id)
+	if err != nil {
+		return vol, nil, err
+	}
+	latest, err := c.modification(ctx, id)
+	return vol, latest, err
+}
+
+// reshape gives a volume the wanted shape.
+func (c *Client) reshape(ctx context.Context, vol ebs.Volume, want ebs.Modification) (ebs.Volume, error) {
+	latest, err := c.modification(ctx, vol.ID)
 	if err != nil {
 		return vol, err
 	}
-	if !mod.settled() {
-		if mod, err = c.waitSettled(ctx, vol.ID, mod.target); err != nil {
-			return vol, accepted(err)
-		}
-		if vol, err = c.Volume(ctx, vol.ID); err != nil {
-			return vol, accepted(err)
-		}
-	}
-	return withSizeOf(mod, vol), nil
-}
-
-// withSizeOf gives the volume the size of a change that has taken effect.
-func withSizeOf(mod *modification, vol ebs.Volume) ebs.Volume {
-	if mod != nil && (mod.state == types.VolumeModificationStateOptimizing || mod.state == types.VolumeModificationStateCompleted) {
-		vol.Size = max(vol.Size, mod.target)
-	}
-	return vol
-}
-
-// underWay judges EC2's refusal to modify, or its lost answer, by the change
-// that it shows: nil where that is the wanted one.
-func (c *Client) underWay(ctx context.Context, id ebs.VolumeID, atLeast ebs.GiB, refusal error) error {
-	mod, err := c.modification(ctx, id)
+	p, err := planModify(vol, latest, want)
+	var shape ebs.Shape
 	switch {
-	case err != nil:
-		return accepted(err)
-	case mod != nil && mod.target >= atLeast && mod.state != types.VolumeModificationStateFailed:
-		return nil
-	case mod != nil && mod.state == types.VolumeModificationStateOptimizing:
-		return fmt.Errorf("the change to %d GiB that began at %s is still %s (%d %%), until then EC2 takes no other: %w",
-			mod.target, mod.began.UTC().Format(time.RFC3339), mod.state, mod.progress, refusal)
-	}
-	return refusal
-}
-
-// waitGrown waits until the change to a size has taken effect.
-func (c *Client) waitGrown(ctx context.Context, vol ebs.Volume, atLeast ebs.GiB) (ebs.Volume, error) {
-	mod, err := c.waitSettled(ctx, vol.ID, atLeast)
-	if err != nil {
+	case err != nil && !infeasible(err):
 		return vol, err
+	case err == nil && p.step != modifySend:
+		shape, err = c.carryOut(ctx, vol.ID, p)
+	default:
+		// What is impossible alone may be possible with what comes in the next
+		// moment: more IOPS with a larger size.
+		if held := c.rates.held(vol.ID); held != nil && err == nil {
+			return vol, held
+		}
+		shape, err = c.changes.do(ctx, vol, latest, want)
 	}
-	grown, err := c.Volume(ctx, vol.ID)
-	if err != nil {
-		return vol, fmt.Errorf("look at volume %s: %w", vol.ID, err)
-	}
-	return withSizeOf(mod, grown), nil
+	return vol.WithShape(shape), err
 }
 
-// waitSettled waits until the change to at least a size shows and is no longer in "modifying".
-func (c *Client) waitSettled(ctx context.Context, id ebs.VolumeID, target ebs.GiB) (*modification, error) {
-	var mod *modification
+// carryOut does what a plan says and answers the shape that the volume then has.
+func (c *Client) carryOut(ctx context.Context, id ebs.VolumeID, p modifyPlan) (ebs.Shape, error) {
+	switch p.step {
+	case modifyNothing:
+		return p.target, nil
+	case modifySend:
+		if err := c.sendModify(ctx, id, p); err != nil {
+			return p.from, err
+		}
+	}
+	return p.target, accepted(c.waitReached(ctx, id, p.target))
+}
+
+// sendModify sends ModifyVolume once, as far as we are concerned.
+//
+//	accepted                                nil
+//	refused for a change that goes on, or
+//	the answer is lost   ours shows         nil
+//	                     another shows      ErrNotReady, with what goes on
+//	refused              too many changes   ErrModificationRate, and remembered
+//	                     no such volume     ErrNotReady: we have just seen it
+func (c *Client) sendModify(ctx context.Context, id ebs.VolumeID, p modifyPlan) error {
+	_, err := mutate(ctx, func(ctx context.Context) (*sdk.ModifyVolumeOutput, error) {
+		return c.api.ModifyVolume(ctx, modifyInput(id, p))
+	})
+	switch {
+	case err == nil:
+		logr.FromContextOrDiscard(ctx).Info("ModifyVolume: accepted", "volumeID", id, "from", p.from.String(), "to", p.target.String())
+		return nil
+	case errors.Is(err, ebs.ErrModificationRate):
+		return c.holdModify(ctx, id, err)
+	case errors.Is(err, ebs.ErrNotFound):
+		return justSeen(id, err)
+	case errors.Is(err, ebs.ErrNotReady), errors.Is(err, ebs.ErrMaybeAccepted) && ctx.Err() == nil:
+		latest, lookErr := c.modification(ctx, id)
+		switch {
+		case lookErr != nil:
+			return accepted(lookErr)
+		case latest.reached(p.target):
+			return nil
+		case latest.underWay():
+			return fmt.Errorf("%w: %w", busy(id, latest, p.target), err)
+		}
+	}
+	return err
+}
+
+// justSeen is EC2's "not found" for a volume that it has shown a moment before: a
+// matter of time, and no reason to give up for good.
+func justSeen(id ebs.VolumeID, err error) error {
+	if errors.Is(err, ebs.ErrNotFound) {
+		return fmt.Errorf("%w: EC2 has just shown volume %s and does not know it now: %s", ebs.ErrNotReady, id, err.Error())
+	}
+	return err
+}
+
+// modifyInput names what changes. With a new type all of its numbers are said:
+// EC2 would give it its own defaults, and CSI forbids to change what a request
+// does not name.
+func modifyInput(id ebs.VolumeID, p modifyPlan) *sdk.ModifyVolumeInput {
+	in := &sdk.ModifyVolumeInput{VolumeId: aws.String(string(id))}
+	typed := p.target.Type != p.from.Type
+	if p.target.Size != p.from.Size {
+		in.Size = aws.Int32(int32(p.target.Size))
+	}
+	if typed {
+		in.VolumeType = types.VolumeType(p.target.Type)
+	}
+	if p.target.IOPS != 0 && (typed || p.target.IOPS != p.from.IOPS) {
+		in.Iops = aws.Int32(p.target.IOPS)
+	}
+	if p.target.ThroughputMiBps != 0 && (typed || p.target.ThroughputMiBps != p.from.ThroughputMiBps) {
+		in.Throughput = aws.Int32(p.target.ThroughputMiBps)
+	}
+	return in
+}
+
+// waitReached waits until the change to a shape shows and can be used.
+func (c *Client) waitReached(ctx context.Context, id ebs.VolumeID, target ebs.Shape) error {
 	start, last := c.clock.Now(), types.VolumeModificationState("")
 	err := c.watch(ctx, modificationPolls, func(ctx context.Context, within time.Duration) (bool, error) {
-		var err error
-		mod, err = c.modificationWithin(ctx, id, within)
+		mod, err := c.modificationWithin(ctx, id, within)
 		switch {
 		case err != nil:
 			return false, err
-		case mod == nil || mod.target < target: // not shown yet
+		case mod == nil || mod.target != target: // not shown yet
 			if c.clock.Since(start) >= appearWithin {
-				return false, fmt.Errorf("%w: EC2 does not show the change of volume %s to %d GiB", ebs.ErrNotReady, id, target)
+				return false, fmt.Errorf("%w: EC2 does not show the change", ebs.ErrNotReady)
 			}
 			return false, nil
 		case mod.state == types.VolumeModificationStateFailed:
-			return false, fmt.Errorf("EC2 could not grow volume %s to %d GiB: %s", id, mod.target, mod.message)
+			return false, fmt.Errorf("EC2 could not make it: %s", mod.message)
 		}
 		if mod.state != last {
 			logr.FromContextOrDiscard(ctx).Info("Waiting for volume modification", "volumeID", id, "actual", mod.state, "desired", types.VolumeModificationStateOptimizing)
@@ -152,7 +196,7 @@ func (c *Client) waitSettled(ctx context.Context, id ebs.VolumeID, target ebs.Gi
 		return mod.settled(), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for the change of volume %s to %d GiB, in state %q: %w", id, target, last, err)
+		return fmt.Errorf("wait for the change of volume %s to %s, in state %q: %w", id, target, last, err)
 	}
-	return mod, nil
+	return nil
 }

@@ -2,9 +2,15 @@ package ec2_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 	"github.com/holdfast-dev/holdfast/internal/ec2sim"
@@ -12,7 +18,7 @@ import (
 
 // grow grows by another process.
 func (r *region) grow(id ebs.VolumeID, atLeast ebs.GiB) (ebs.Volume, error) {
-	return r.client().Grow(r.t.Context(), id, atLeast)
+	return r.client().Modify(r.t.Context(), id, ebs.Modification{Size: atLeast})
 }
 
 // DRIVER rule 10, as far as growth goes: one ModifyVolume, none for no-ops.
@@ -107,6 +113,228 @@ func TestGrowTooOften(t *testing.T) {
 	}
 	if n := len(r.callsOf("ModifyVolume")) - before; n != 1 {
 		t.Errorf("%d ModifyVolume calls, want 1: no hot loop", n)
+	}
+}
+
+// DRIVER rule 10: no hot loop. A process that has been refused asks EC2 no more
+// until the time has come; what needs no change is done meanwhile.
+func TestModifyTooOften(t *testing.T) {
+	r := newRegion(t)
+	r.SetDelays(ec2sim.Delays{})
+	vol, c := r.volume("pvc-1"), r.client()
+	modify := func(want ebs.Modification) error {
+		_, err := c.Modify(t.Context(), vol.ID, want)
+		return err
+	}
+	for i := range 4 {
+		if err := modify(ebs.Modification{Size: ebs.GiB(11 + i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if err := modify(ebs.Modification{IOPS: 4000}); !errors.Is(err, ebs.ErrModificationRate) || !strings.Contains(err.Error(), "possible at 2026-06-02T12:") {
+			t.Errorf("%v, want the refusal with the next allowed time", err)
+		}
+		r.pass(time.Minute)
+	}
+	if n := len(r.callsOf("ModifyVolume")); n != 5 {
+		t.Errorf("%d ModifyVolume calls, want 5: the refusal holds", n)
+	}
+	if err := modify(ebs.Modification{Size: 12, SetTags: map[string]string{"team": "db"}}); err != nil {
+		t.Errorf("tags: %v, want OK", err)
+	}
+	if err := modify(ebs.Modification{IOPS: 90000}); !errors.Is(err, ebs.ErrInvalid) {
+		t.Errorf("what is impossible: %v, want that it is invalid", err)
+	}
+	r.pass(24 * time.Hour)
+	if err := modify(ebs.Modification{IOPS: 4000}); err != nil {
+		t.Errorf("a day later: %v", err)
+	}
+}
+
+// DRIVER rule 10: expand and modify close together are one ModifyVolume.
+func TestModifyTogether(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
+	r := newRegionWith(t, clk)
+	r.SetDelays(ec2sim.Delays{})
+	run := func(step time.Duration) (stop func()) {
+		stopped := make(chan struct{})
+		var running sync.WaitGroup
+		running.Go(func() {
+			for {
+				select {
+				case <-stopped:
+					return
+				case <-time.After(time.Millisecond):
+					clk.Step(step)
+				}
+			}
+		})
+		return func() { close(stopped); running.Wait() }
+	}
+	stop := run(time.Second)
+	vol, c := r.volume("pvc-1"), r.client()
+	stop()
+	stop = run(time.Millisecond) // two seconds are long until both have arrived
+	ended := make(chan error, 2)
+	for _, want := range []ebs.Modification{{Size: 20}, {IOPS: 8000, ThroughputMiBps: 500, SetTags: map[string]string{"team": "db"}}} {
+		go func() {
+			_, err := c.Modify(t.Context(), vol.ID, want)
+			ended <- err
+		}()
+	}
+	for c.Gathering(vol.ID) < 2 && len(r.callsOf("ModifyVolume")) == 0 {
+		<-time.After(time.Millisecond)
+	}
+	stop()
+	defer run(100 * time.Millisecond)()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	calls := r.callsOf("ModifyVolume")
+	if len(calls) != 1 {
+		t.Fatalf("%d ModifyVolume calls, want 1", len(calls))
+	}
+	for key, want := range map[string]string{"Size": "20", "Iops": "8000", "Throughput": "500", "VolumeType": ""} {
+		if got := calls[0].form.Get(key); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if v, _ := r.Volume(string(vol.ID)); v.SizeGiB != 20 || v.IOPS != 8000 || v.ThroughputMiBs != 500 || v.Tags["team"] != "db" {
+		t.Errorf("EC2 shows %+v", v)
+	}
+}
+
+// What is as wanted, or becoming so, costs no change and no waiting for others.
+func TestModifyNothing(t *testing.T) {
+	r := newRegion(t)
+	r.SetDelays(ec2sim.Delays{Modify: ec2sim.Duration(5 * time.Second), Optimize: ec2sim.Duration(time.Hour)})
+	vol := r.volume("pvc-1")
+	start := r.clock.Now()
+	if _, err := r.client().Modify(t.Context(), vol.ID, ebs.Modification{Type: ebs.GP3, IOPS: 3000, SetTags: map[string]string{ebs.TagVolumeName: "pvc-1"}, DeleteTags: []string{"none"}}); err != nil {
+		t.Error(err)
+	}
+	if took := r.clock.Since(start); took >= 2*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	for _, action := range []string{"ModifyVolume", "CreateTags", "DeleteTags"} {
+		if n := len(r.callsOf(action)); n != 0 {
+			t.Errorf("%d %s calls, want none", n, action)
+		}
+	}
+	if got, err := r.client().Modify(t.Context(), vol.ID, ebs.Modification{Type: ebs.IO2, IOPS: 5000}); err != nil || got.Type != ebs.IO2 || got.IOPS != 5000 {
+		t.Fatalf("%+v, %v", got.Shape(), err)
+	}
+	form := r.callsOf("ModifyVolume")[0].form
+	if form.Get("VolumeType") != "io2" || form.Get("Iops") != "5000" || form.Has("Size") || form.Has("Throughput") {
+		t.Errorf("sent %v, want type and IOPS", form)
+	}
+}
+
+// A change of the type keeps what the class does not name.
+func TestModifyType(t *testing.T) {
+	r := newRegion(t)
+	r.SetDelays(ec2sim.Delays{})
+	vol := r.volume("pvc-1")
+	for _, step := range []struct {
+		want ebs.Modification
+		is   ebs.Shape
+	}{
+		{ebs.Modification{IOPS: 4500, ThroughputMiBps: 200}, ebs.Shape{Size: 10, Type: ebs.GP3, IOPS: 4500, ThroughputMiBps: 200}},
+		{ebs.Modification{Type: ebs.IO2}, ebs.Shape{Size: 10, Type: ebs.IO2, IOPS: 4500}},
+		{ebs.Modification{Type: ebs.IO1}, ebs.Shape{Size: 10, Type: ebs.IO1, IOPS: 500}},
+		{ebs.Modification{Type: ebs.GP3}, ebs.Shape{Size: 10, Type: ebs.GP3, IOPS: 3000, ThroughputMiBps: 125}},
+	} {
+		got, err := r.client().Modify(t.Context(), vol.ID, step.want)
+		v, _ := r.Volume(string(vol.ID))
+		if is := ebs.NewShape(ebs.GiB(v.SizeGiB), ebs.VolumeType(v.Type), v.IOPS, v.ThroughputMiBs); err != nil || got.Shape() != step.is || is != step.is {
+			t.Errorf("%+v: %s, EC2 shows %s, %v; want %s", step.want, got.Shape(), is, err, step.is)
+		}
+	}
+}
+
+func TestModifyTags(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	modify := func(want ebs.Modification) error {
+		_, err := r.client().Modify(t.Context(), vol.ID, want)
+		return err
+	}
+	tags := func() map[string]string { v, _ := r.Volume(string(vol.ID)); return v.Tags }
+	base := map[string]string{ebs.TagVolumeName: "pvc-1", ebs.TagManaged: "true"}
+	for i := range 46 {
+		base[fmt.Sprint("k", i)] = "v"
+	}
+	if err := modify(ebs.Modification{SetTags: base}); err != nil {
+		t.Fatal(err)
+	}
+	full := map[string]string{"a": "1", "b": "2", "c": "3"}
+	if err := modify(ebs.Modification{SetTags: full, IOPS: 4000}); !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), "51") {
+		t.Errorf("51 tags: %v, want that it is invalid", err)
+	}
+	if diff := cmp.Diff(base, tags()); diff != "" {
+		t.Errorf("the refusal has changed tags (-want +got)\n%s", diff)
+	}
+	if err := modify(ebs.Modification{SetTags: full, DeleteTags: []string{"k0"}}); err != nil {
+		t.Errorf("51 tags less one: %v", err)
+	}
+	delete(base, "k0")
+	maps.Copy(base, full)
+	if diff := cmp.Diff(base, tags()); diff != "" {
+		t.Errorf("tags (-want +got)\n%s", diff)
+	}
+	if n := len(r.callsOf("ModifyVolume")); n != 0 {
+		t.Errorf("%d ModifyVolume calls, want none for tags, and none for what is refused", n)
+	}
+}
+
+// What EC2 alone knows may be refused after our own judgement: nothing has been
+// changed then, no tag either. And a repeat after a lost step does what is left.
+func TestModifyStepByStep(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	want := ebs.Modification{IOPS: 4000, SetTags: map[string]string{"team": "db"}, DeleteTags: []string{"old"}}
+	if _, err := r.client().Modify(t.Context(), vol.ID, ebs.Modification{SetTags: map[string]string{"old": "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	modify := func() error { _, err := r.client().Modify(t.Context(), vol.ID, want); return err }
+	r.FailNext("ModifyVolume", "UnsupportedOperation", 1)
+	if err := modify(); !errors.Is(err, ebs.ErrInvalid) {
+		t.Errorf("EC2's own rule: %v, want that it is invalid", err)
+	}
+	if v, _ := r.Volume(string(vol.ID)); v.Tags["team"] != "" || v.Tags["old"] != "x" {
+		t.Errorf("tags are %v after a refusal", v.Tags)
+	}
+	for _, action := range []string{"DeleteTags", "CreateTags"} {
+		r.FailNext(action, "UnauthorizedOperation", 1)
+		err := modify()
+		if infeasible(err) || err == nil {
+			t.Errorf("%s fails: %v", action, err)
+		}
+	}
+	if err := modify(); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := r.Volume(string(vol.ID)); v.Tags["team"] != "db" || v.Tags["old"] != "" || v.IOPS != 4000 || len(v.Modifications) != 1 {
+		t.Errorf("EC2 shows %+v, want it as asked for with one change", v)
+	}
+}
+
+func infeasible(err error) bool {
+	return errors.Is(err, ebs.ErrInvalid) || errors.Is(err, ebs.ErrOutOfRange) || errors.Is(err, ebs.ErrNotFound)
+}
+
+// A volume that EC2 has shown is not infeasible because a server behind does not know it yet.
+func TestModifyAVolumeThatIsHardlyKnown(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	for action, want := range map[string]ebs.Modification{"ModifyVolume": {Size: 20}, "CreateTags": {SetTags: map[string]string{"a": "b"}}} {
+		r.FailNext(action, "InvalidVolume.NotFound", 1)
+		if _, err := r.client().Modify(t.Context(), vol.ID, want); !errors.Is(err, ebs.ErrNotReady) || infeasible(err) {
+			t.Errorf("%s: %v, want that it is not ready", action, err)
+		}
 	}
 }
 

@@ -1,0 +1,240 @@
+package ec2
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/ebs"
+)
+
+// gatherFor is for how long a change waits for others of its volume. A claim's
+// new size and new class reach the driver as two requests, within moments of
+// each other; EC2 would take the second only when the first is completed, hours
+// later, and allows four a day.
+const gatherFor = 2 * time.Second
+
+// changes is the one queue that the changes of a volume's shape go through.
+//
+//	none on its way                 gather for a while, then send all as one
+//	gathering                       joins; ErrNotReady where it contradicts one that came before
+//	sent  to what is wanted         waits for it
+//	      to something else         ErrNotReady
+//
+// The work has a context of its own: a caller that gives up takes nobody with
+// it, and when the last one has given up it ends, or is never begun.
+type changes struct {
+	// sleep waits for a while or for the end of ctx.
+	sleep func(ctx context.Context, d time.Duration) error
+	// look looks at a volume anew.
+	look func(ctx context.Context, id ebs.VolumeID) (ebs.Volume, *modification, error)
+	// carryOut does what a plan says and answers the shape that the volume then has.
+	carryOut func(ctx context.Context, id ebs.VolumeID, p modifyPlan) (ebs.Shape, error)
+
+	mu    sync.Mutex
+	onWay map[ebs.VolumeID]*change
+}
+
+// change is one change on its way.
+type change struct {
+	vol     ebs.Volume // as the last member saw it
+	latest  *modification
+	members []*changeMember
+	sent    bool
+	target  ebs.Shape // once it is sent
+	stop    context.CancelFunc
+}
+
+// changeMember is one caller.
+type changeMember struct {
+	want   ebs.Modification
+	answer chan changeAnswer // of one place: nobody waits for a caller that has given up
+}
+
+type changeAnswer struct {
+	shape ebs.Shape
+	err   error
+}
+
+// do has a change made that the caller has found to be needed.
+func (q *changes) do(ctx context.Context, vol ebs.Volume, latest *modification, want ebs.Modification) (ebs.Shape, error) {
+	m, err := q.enter(ctx, vol, latest, want)
+	if err != nil {
+		return ebs.Shape{}, err
+	}
+	select {
+	case a := <-m.answer:
+		return a.shape, a.err
+	case <-ctx.Done():
+		return ebs.Shape{}, q.leave(vol.ID, m, ctx.Err())
+	}
+}
+
+// enter makes the caller a member of the volume's change.
+func (q *changes) enter(ctx context.Context, vol ebs.Volume, latest *modification, want ebs.Modification) (*changeMember, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := &changeMember{want: want, answer: make(chan changeAnswer, 1)}
+	ch := q.onWay[vol.ID]
+	switch {
+	case ch == nil:
+		work, stop := context.WithCancel(context.WithoutCancel(ctx))
+		ch = &change{vol: vol, latest: latest, stop: stop}
+		q.onWay[vol.ID] = ch
+		go q.run(work, ch)
+	case ch.sent:
+		target, err := want.Target(ch.target, vol.Tags)
+		if err == nil && target != ch.target {
+			err = fmt.Errorf("%w: volume %s is just being changed to %s, wanted is %s", ebs.ErrNotReady, vol.ID, ch.target, target)
+		}
+		if err != nil {
+			return nil, err
+		}
+	default:
+		if err := ch.agrees(want); err != nil {
+			return nil, fmt.Errorf("volume %s: %w", vol.ID, err)
+		}
+		ch.vol, ch.latest = vol, latest
+	}
+	ch.members = append(ch.members, m)
+	return m, nil
+}
+
+// agrees says whether a change contradicts none of the members.
+func (ch *change) agrees(want ebs.Modification) error {
+	for _, m := range ch.members {
+		if _, err := m.want.Merge(want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave takes a caller out that gives up; the last one ends the work.
+func (q *changes) leave(id ebs.VolumeID, m *changeMember, why error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ch := q.onWay[id]
+	if ch == nil || !ch.remove(m) {
+		return why // answered in this very moment
+	}
+	if len(ch.members) == 0 {
+		ch.stop()
+		delete(q.onWay, id)
+	}
+	if ch.sent {
+		return accepted(why)
+	}
+	return why
+}
+
+func (ch *change) remove(m *changeMember) bool {
+	for i, other := range ch.members {
+		if other == m {
+			ch.members = append(ch.members[:i], ch.members[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// run gathers, sends and waits.
+func (q *changes) run(ctx context.Context, ch *change) {
+	defer ch.stop()
+	if q.sleep(ctx, gatherFor) != nil {
+		return // the last member has left
+	}
+	p := q.decide(ch)
+	if p == nil {
+		return
+	}
+	shape, err := q.carryOut(ctx, ch.vol.ID, *p)
+	if infeasible(err) && q.alone(ctx, ch) {
+		return
+	}
+	q.end(ch, shape, err)
+}
+
+// decide ends the gathering: it answers the members whose change cannot be made
+// and plans those of the others; no plan where none is left.
+func (q *changes) decide(ch *change) *modifyPlan {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var wants []ebs.Modification
+	for _, m := range ch.members {
+		wants = append(wants, m.want)
+	}
+	p, errs := planTogether(ch.vol, ch.latest, wants)
+	var stay []*changeMember
+	for i, m := range ch.members {
+		if errs[i] != nil {
+			m.answer <- changeAnswer{err: errs[i]}
+			continue
+		}
+		stay = append(stay, m)
+	}
+	ch.members = stay
+	if len(stay) == 0 {
+		q.drop(ch)
+		return nil
+	}
+	ch.sent, ch.target = true, p.target
+	return p
+}
+
+// alone does, after EC2 has refused several changes as one, each by itself: the
+// refusal of one must not end the others for good. It is false where there was
+// only one.
+func (q *changes) alone(ctx context.Context, ch *change) bool {
+	q.mu.Lock()
+	members := append([]*changeMember(nil), ch.members...)
+	q.mu.Unlock()
+	if len(members) < 2 {
+		return false
+	}
+	for _, m := range members {
+		shape, err := q.one(ctx, ch, m.want)
+		q.mu.Lock()
+		if ch.remove(m) {
+			m.answer <- changeAnswer{shape, err}
+		}
+		q.mu.Unlock()
+	}
+	q.end(ch, ebs.Shape{}, fmt.Errorf("%w: volume %s was just being changed otherwise", ebs.ErrNotReady, ch.vol.ID))
+	return true
+}
+
+// one does one member's change alone.
+func (q *changes) one(ctx context.Context, ch *change, want ebs.Modification) (ebs.Shape, error) {
+	vol, latest, err := q.look(ctx, ch.vol.ID)
+	if err != nil {
+		return ebs.Shape{}, err
+	}
+	p, err := planModify(vol, latest, want)
+	if err != nil {
+		return ebs.Shape{}, err
+	}
+	q.mu.Lock()
+	ch.target = p.target
+	q.mu.Unlock()
+	return q.carryOut(ctx, ch.vol.ID, p)
+}
+
+// end answers all members and lets the next change of the volume begin.
+func (q *changes) end(ch *change, shape ebs.Shape, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range ch.members {
+		m.answer <- changeAnswer{shape, err}
+	}
+	ch.members = nil
+	q.drop(ch)
+}
+
+// drop takes a change out of the queue, unless another one has its place already.
+func (q *changes) drop(ch *change) {
+	if q.onWay[ch.vol.ID] == ch {
+		delete(q.onWay, ch.vol.ID)
+	}
+}
