@@ -189,6 +189,9 @@ func (s *ControllerService) ValidateVolumeCapabilities(ctx context.Context, req 
 	if err == nil {
 		err = checkFormat(params.format, req.GetVolumeCapabilities(), 0)
 	}
+	if err == nil {
+		_, err = parseMutableParameters(req.GetMutableParameters())
+	}
 	if err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
 	}
@@ -196,6 +199,7 @@ func (s *ControllerService) ValidateVolumeCapabilities(ctx context.Context, req 
 		VolumeContext:      req.GetVolumeContext(),
 		VolumeCapabilities: req.GetVolumeCapabilities(),
 		Parameters:         req.GetParameters(),
+		MutableParameters:  req.GetMutableParameters(),
 	}}, nil
 }
 
@@ -217,6 +221,22 @@ func (s *ControllerService) ControllerExpandVolume(ctx context.Context, req *csi
 		// A raw block device grows by itself; a filesystem is grown by the node.
 		NodeExpansionRequired: req.GetVolumeCapability().GetBlock() == nil,
 	}, nil
+}
+
+// ControllerModifyVolume gives a volume the attributes of a class.
+func (s *ControllerService) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+	id, want, err := parseModify(req)
+	if err != nil {
+		return nil, grpcError(err)
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	log.Info("ControllerModifyVolume: modifying", "type", want.Type, "iops", want.IOPS, "iopsPerGB", want.IOPSPerGiB, "throughput", want.ThroughputMiBps)
+	vol, err := s.volumes.Modify(ctx, id, want)
+	if err != nil {
+		return nil, grpcError(fmt.Errorf("modify %s: %w", id, err))
+	}
+	log.Info("ControllerModifyVolume: modified", "type", vol.Type, "iops", vol.IOPS, "throughput", vol.ThroughputMiBps)
+	return &csi.ControllerModifyVolumeResponse{}, nil
 }
 
 // CreateSnapshot starts a snapshot and answers whether it can be used yet; it
@@ -305,6 +325,7 @@ var controllerCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,

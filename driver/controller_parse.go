@@ -48,13 +48,15 @@ func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (want ebs.
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return want, nil, err
 	}
-	if len(req.GetMutableParameters()) > 0 {
-		return want, nil, invalid("mutable parameters: this driver does not take a VolumeAttributesClass")
-	}
 	params, err := parseVolumeParameters(req.GetParameters())
 	if err != nil {
 		return want, nil, err
 	}
+	mutable, err := parseMutableParameters(req.GetMutableParameters())
+	if err != nil {
+		return want, nil, fmt.Errorf("VolumeAttributesClass: %w", err)
+	}
+	params = params.overriddenBy(mutable)
 	snapshot, source, err := parseSource(req.GetVolumeContentSource())
 	if err != nil {
 		return want, nil, err
@@ -78,7 +80,7 @@ func parseCreateVolume(req *csi.CreateVolumeRequest, tagging Tagging) (want ebs.
 	if err != nil {
 		return want, nil, err
 	}
-	tags, err := tagging.volumeTags(req.GetName(), params)
+	tags, err := tagging.volumeTags(req.GetName(), params, mutable)
 	if err != nil {
 		return want, nil, err
 	}

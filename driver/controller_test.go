@@ -307,10 +307,11 @@ func TestCreateVolumeRefusals(t *testing.T) {
 		"good and bad": {func(r *csi.CreateVolumeRequest) {
 			r.Parameters["iops"], r.Parameters["tagSpecification_1"] = "4000", "CSIVolumeName=x"
 		}, codes.InvalidArgument, []string{"reserved"}},
-		"attributes class": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "4000"} }, codes.InvalidArgument, []string{"VolumeAttributesClass"}},
-		"no name":          {func(r *csi.CreateVolumeRequest) { r.Name = "" }, codes.InvalidArgument, []string{"name"}},
-		"long name":        {func(r *csi.CreateVolumeRequest) { r.Name = strings.Repeat("n", 257) }, codes.InvalidArgument, []string{"257"}},
-		"no capability":    {func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = nil }, codes.InvalidArgument, []string{"capability"}},
+		"attributes class":               {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"encrypted": "false"} }, codes.InvalidArgument, []string{"VolumeAttributesClass", "encrypted"}},
+		"attributes class, for the size": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "6000"} }, codes.InvalidArgument, []string{"6000", "5000"}},
+		"no name":                        {func(r *csi.CreateVolumeRequest) { r.Name = "" }, codes.InvalidArgument, []string{"name"}},
+		"long name":                      {func(r *csi.CreateVolumeRequest) { r.Name = strings.Repeat("n", 257) }, codes.InvalidArgument, []string{"257"}},
+		"no capability":                  {func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = nil }, codes.InvalidArgument, []string{"capability"}},
 		"RWX on a filesystem": {func(r *csi.CreateVolumeRequest) {
 			r.VolumeCapabilities[0].AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 		}, codes.InvalidArgument, []string{"one node at a time"}},

@@ -121,7 +121,8 @@ func (l *locks) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 
 // lockKeys says what a request must have for itself. Growing a volume may take
 // minutes and does not hinder attaching or detaching it, so these have keys of
-// their own; deletion takes both. On a node one volume can be published for
+// their own, and so has a change of its attributes, which is joined with its
+// growth where they meet; deletion takes all. On a node one volume can be published for
 // several Pods at once, each at a path of its own, unless its access mode says
 // one: then two Pods must not find each other absent at the same time.
 func lockKeys(req any) []string {
@@ -129,13 +130,15 @@ func lockKeys(req any) []string {
 	case *csi.CreateVolumeRequest:
 		return []string{"volume name " + r.GetName()}
 	case *csi.DeleteVolumeRequest:
-		return []string{"attachment of " + r.GetVolumeId(), "size of " + r.GetVolumeId()}
+		return []string{"attachment of " + r.GetVolumeId(), "size of " + r.GetVolumeId(), "attributes of " + r.GetVolumeId()}
 	case *csi.ControllerPublishVolumeRequest:
 		return []string{"attachment of " + r.GetVolumeId()}
 	case *csi.ControllerUnpublishVolumeRequest:
 		return []string{"attachment of " + r.GetVolumeId()}
 	case *csi.ControllerExpandVolumeRequest:
 		return []string{"size of " + r.GetVolumeId()}
+	case *csi.ControllerModifyVolumeRequest:
+		return []string{"attributes of " + r.GetVolumeId()}
 	case *csi.CreateSnapshotRequest:
 		return []string{"snapshot name " + r.GetName()}
 	case *csi.DeleteSnapshotRequest:

@@ -120,14 +120,11 @@ type volumeParameters struct {
 // https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
 var volumeTable = withFormat([]parameter[volumeParameters]{
 	{"type", "one of " + volumeTypeNames(), func(p *volumeParameters, _, v string) error {
-		if v == "" {
-			return nil
+		t, err := parseVolumeType(v)
+		if t != "" {
+			p.volumeType = t
 		}
-		p.volumeType = ebs.VolumeType(strings.ToLower(v))
-		if _, ok := ebs.LimitsOf(p.volumeType); !ok {
-			return errValue
-		}
-		return nil
+		return err
 	}},
 	{"iops", "a whole number above 0", func(p *volumeParameters, _, v string) (err error) {
 		p.iops, err = parseCount(v)
@@ -236,24 +233,23 @@ func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
 	if p.iopsPerGB == 0 {
 		return p.iops, nil
 	}
-	l, _ := ebs.LimitsOf(p.volumeType)
-	switch {
-	case l.MaxIOPS == 0:
-		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the IOPS of an EBS %s volume cannot be chosen; types with iopsPerGB are gp3, io1 and io2", ebs.ErrInvalid, p.iopsPerGB, p.volumeType)
-	case p.iopsPerGB > l.MaxIOPSPerGiB:
-		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: an EBS %s volume has at most %d", ebs.ErrInvalid, p.iopsPerGB, p.volumeType, l.MaxIOPSPerGiB)
-	case size == 0:
-		return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: the request must name a size", ebs.ErrInvalid, p.iopsPerGB)
+	if size == 0 {
+		return 0, invalid("parameter iopsPerGB: value %d: the request must name a size", p.iopsPerGB)
 	}
-	iops := int64(p.iopsPerGB) * int64(size)
-	if iops < int64(l.MinIOPS) {
-		if !p.raiseIOPS {
-			return 0, fmt.Errorf("%w: parameter iopsPerGB: value %d: %d GiB make %d IOPS, an EBS %s volume has at least %d: ask for more or set allowAutoIOPSPerGBIncrease to true",
-				ebs.ErrInvalid, p.iopsPerGB, size, iops, p.volumeType, l.MinIOPS)
-		}
-		iops = int64(l.MinIOPS)
+	iops, low, err := ebs.IOPSByRate(p.volumeType, p.iopsPerGB, size)
+	if err == nil && low && !p.raiseIOPS {
+		err = invalid("parameter iopsPerGB: value %d: %d GiB make fewer than the %d IOPS that an EBS %s volume has at least: ask for more or set allowAutoIOPSPerGBIncrease to true", p.iopsPerGB, size, iops, p.volumeType)
 	}
-	return int32(min(iops, int64(l.MaxIOPS))), nil
+	return iops, err
+}
+
+// parseVolumeType reads a type in any case; none is empty.
+func parseVolumeType(v string) (ebs.VolumeType, error) {
+	t := ebs.VolumeType(strings.ToLower(v))
+	if _, ok := ebs.LimitsOf(t); !ok && t != "" {
+		return "", errValue
+	}
+	return t, nil
 }
 
 func volumeTypeNames() string {

@@ -64,15 +64,29 @@ func ParseExtraTags(list string) (map[string]string, error) {
 	return tags, nil
 }
 
-// volumeTags are all tags of a new volume.
-func (t Tagging) volumeTags(name string, p volumeParameters) (map[string]string, error) {
+// volumeTags are all tags of a new volume. Those of a VolumeAttributesClass go
+// before those of the StorageClass.
+func (t Tagging) volumeTags(name string, p volumeParameters, m mutableParameters) (map[string]string, error) {
 	tags := t.ownTags(tagVolumeName, name)
 	for field, suffix := range map[string]string{"PVCName": "pvc/name", "PVCNamespace": "pvc/namespace", "PVName": "pv/name"} {
 		if v := p.claim[field]; v != "" {
 			tags[tagCreatedFor+suffix] = v
 		}
 	}
-	return t.withUserTags(tags, p.tags, p.claim)
+	maps.Copy(tags, rateTags(p.iopsPerGB, p.iopsFollowSize))
+	tags, err := t.withUserTags(tags, p.tags, p.claim)
+	if err != nil {
+		return nil, err
+	}
+	set, remove, err := m.tagChanges(p.claim)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(tags, set)
+	for _, key := range remove {
+		delete(tags, key)
+	}
+	return tags, judgeTags(tags, len(p.tags)+len(set), nil)
 }
 
 // snapshotTags are all tags of a new snapshot.
@@ -103,33 +117,46 @@ func (t Tagging) withUserTags(tags, specs, fields map[string]string) (map[string
 	for k, v := range t.Extra {
 		tags[k] = v
 	}
-	var wrong []string
-	fromClass := map[string]string{} // parameter by key
-	for _, parameter := range slices.Sorted(maps.Keys(specs)) {
-		key, value, err := evaluateTag(specs[parameter], fields)
-		if twin, twice := fromClass[key]; err == nil && twice {
-			err = fmt.Errorf("key %q is given by %s too", key, twin)
-		}
-		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("parameter %q: value %q: %v", parameter, specs[parameter], err))
-			continue
-		}
-		fromClass[key] = parameter
-		tags[key] = value
-	}
+	fromClass, wrong := evaluateTags(specs, fields)
+	maps.Copy(tags, fromClass)
+	return tags, judgeTags(tags, len(fromClass), wrong)
+}
+
+// judgeTags says all that is wrong with the tags of a new resource.
+func judgeTags(tags map[string]string, fromClass int, wrong []string) error {
 	for k, v := range tags {
 		if n := utf8.RuneCountInString(v); n > maxTagValue {
 			wrong = append(wrong, fmt.Sprintf("tag %q: its value has %d characters, at most %d are allowed", k, n, maxTagValue))
 		}
 	}
 	if len(tags) > maxTags {
-		wrong = append(wrong, fmt.Sprintf("%d tags, of them %d by the driver and its flags: EC2 allows %d", len(tags), len(tags)-len(fromClass), maxTags))
+		wrong = append(wrong, fmt.Sprintf("%d tags, of them %d by the driver and its flags: EC2 allows %d", len(tags), len(tags)-fromClass, maxTags))
 	}
 	if len(wrong) > 0 {
 		sort.Strings(wrong)
-		return nil, fmt.Errorf("%w: %s", ebs.ErrInvalid, strings.Join(wrong, "; "))
+		return fmt.Errorf("%w: %s", ebs.ErrInvalid, strings.Join(wrong, "; "))
 	}
-	return tags, nil
+	return nil
+}
+
+// evaluateTags reads the tagSpecification parameters of a class, and says what
+// is wrong with each.
+func evaluateTags(specs, fields map[string]string) (tags map[string]string, wrong []string) {
+	tags = map[string]string{}
+	from := map[string]string{} // parameter by key
+	for _, parameter := range slices.Sorted(maps.Keys(specs)) {
+		key, value, err := evaluateTag(specs[parameter], fields)
+		if twin, twice := from[key]; err == nil && twice {
+			err = fmt.Errorf("key %q is given by %s too", key, twin)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("parameter %q: value %q: %v", parameter, specs[parameter], err))
+			continue
+		}
+		from[key] = parameter
+		tags[key] = value
+	}
+	return tags, wrong
 }
 
 // evaluateTag reads "key=value" and fills in the value's template.

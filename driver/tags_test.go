@@ -60,7 +60,7 @@ func TestVolumeTags(t *testing.T) {
 		"no end":           {"a template cannot eat the memory", Tagging{}, []string{`k={{ printf "%9999d" 1 }}`}, nil, "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.tagging.volumeTags("pvc-1", volumeParameters{tags: numbered(tc.specs), claim: claim})
+			got, err := tc.tagging.volumeTags("pvc-1", volumeParameters{tags: numbered(tc.specs), claim: claim}, mutableParameters{})
 			if tc.wrong != "" {
 				if !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), tc.wrong) {
 					t.Errorf("%s: %v, want an error with %q", tc.why, err, tc.wrong)
@@ -91,10 +91,10 @@ func TestVolumeTagsAreFiftyAtMost(t *testing.T) {
 		}
 		return all
 	}
-	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: numbered(specs(48))}); err != nil {
+	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: numbered(specs(48))}, mutableParameters{}); err != nil {
 		t.Errorf("50 tags with the driver's two: %v", err)
 	}
-	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: numbered(specs(49))}); !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), "51 tags") {
+	if _, err := (Tagging{}).volumeTags("pvc-1", volumeParameters{tags: numbered(specs(49))}, mutableParameters{}); !errors.Is(err, ebs.ErrInvalid) || !strings.Contains(err.Error(), "51 tags") {
 		t.Errorf("51 tags: %v, want that they are too many", err)
 	}
 }

@@ -362,3 +362,36 @@ func TestGrowOfOddVolumes(t *testing.T) {
 		t.Errorf("%d ModifyVolume calls, want 1: what cannot work is not sent", n)
 	}
 }
+
+// The creation of a volume that was modified since is repeated: it is found, as
+// long as it is the same in what cannot be modified. One that never was stays refused.
+func TestACreateOfAModifiedVolume(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	other := func(name string) error {
+		_, err := r.client().EnsureVolume(t.Context(), request(name, func(want *ebs.VolumeRequest) { want.IOPS = 4000 }))
+		return err
+	}
+	if err := other("pvc-1"); !errors.Is(err, ebs.ErrAlreadyExists) {
+		t.Fatalf("never modified: %v, want that it differs", err)
+	}
+	if _, err := r.client().Modify(t.Context(), vol.ID, ebs.Modification{Size: 20, IOPS: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.client().EnsureVolume(t.Context(), request("pvc-1"))
+	if err != nil || got.ID != vol.ID || got.Size != 20 {
+		t.Errorf("%s of %d GiB, %v, want %s as it is now", got.ID, got.Size, err, vol.ID)
+	}
+	for what, change := range map[string]func(*ebs.VolumeRequest){
+		"larger":     func(want *ebs.VolumeRequest) { want.Size = 21 },
+		"encrypted":  func(want *ebs.VolumeRequest) { want.Encrypted = true },
+		"other zone": func(want *ebs.VolumeRequest) { want.Zone.Name, want.AllowedZones = zoneB, []ebs.Zone{{Name: zoneB}} },
+	} {
+		if _, err := r.client().EnsureVolume(t.Context(), request("pvc-1", change)); !errors.Is(err, ebs.ErrAlreadyExists) {
+			t.Errorf("%s: %v, want that it differs", what, err)
+		}
+	}
+	if n := len(r.Volumes()); n != 1 {
+		t.Errorf("%d volumes, want 1", n)
+	}
+}

@@ -28,6 +28,7 @@ const tokensPerCall = 8
 // waits until it can be attached.
 //
 //	a volume of the name   as wanted          it, once it is ready
+//	                       modified since     it, see asWanted
 //	                       other than wanted  ErrAlreadyExists
 //	none                                      created under the name's client token
 //	 token of another      volume found       as above
@@ -53,7 +54,7 @@ func (c *Client) EnsureVolume(ctx context.Context, want ebs.VolumeRequest) (ebs.
 	}
 	if found != nil { // a volume that was just made is as wanted: EC2 has accepted every parameter
 		vol = *found
-		if err := differences(vol, want); err != nil {
+		if err := c.asWanted(ctx, vol, want); err != nil {
 			return ebs.Volume{}, err
 		}
 	}
