@@ -14,8 +14,9 @@ func TestParametersAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for section, keys := range map[string]string{
-		"## StorageClass":        keyList(volumeTable),
-		"## VolumeSnapshotClass": keyList(snapshotTable),
+		"## StorageClass":          keyList(volumeTable),
+		"## VolumeAttributesClass": keyList(mutableTable),
+		"## VolumeSnapshotClass":   keyList(snapshotTable),
 	} {
 		documented := documentedKeys(string(data), section)
 		for _, key := range strings.Split(keys, ", ") {

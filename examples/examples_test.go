@@ -85,7 +85,7 @@ func TestExamplesKeepToTheirNamespace(t *testing.T) {
 				if o.GetName() != own {
 					t.Errorf("%s: namespace %s, want %s", m.file, o.GetName(), own)
 				}
-			case *storagev1.StorageClass, *snapshotv1.VolumeSnapshotClass, *groupsnapshotv1.VolumeGroupSnapshotClass:
+			case *storagev1.StorageClass, *storagev1.VolumeAttributesClass, *snapshotv1.VolumeSnapshotClass, *groupsnapshotv1.VolumeGroupSnapshotClass:
 				if !strings.HasPrefix(o.GetName(), own+"-") {
 					t.Errorf("%s: class %s is the whole cluster's: its name is to begin with %s-", m.file, o.GetName(), own)
 				}
@@ -114,6 +114,8 @@ func TestExamplesNameTheirOwnClasses(t *testing.T) {
 				made = append(made, c.Name)
 			case *groupsnapshotv1.VolumeGroupSnapshotClass:
 				made = append(made, c.Name)
+			case *storagev1.VolumeAttributesClass:
+				made = append(made, c.Name)
 			}
 		}
 		for _, m := range all {
@@ -131,6 +133,9 @@ func classesOf(o runtime.Object) []string {
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:
 		classes = append(classes, *o.Spec.StorageClassName)
+		if c := o.Spec.VolumeAttributesClassName; c != nil {
+			classes = append(classes, *c)
+		}
 	case *appsv1.StatefulSet:
 		for _, c := range o.Spec.VolumeClaimTemplates {
 			classes = append(classes, *c.Spec.StorageClassName)

@@ -164,6 +164,27 @@ func onlineExpansion(t *testing.T, x *example) {
 	}
 }
 
+func attributesClass(t *testing.T, x *example) {
+	x.apply("00", "10", "20")
+	before := x.Ready("app")
+	id := x.VolumeID("data")
+	v := x.Volume(id)
+	x.HasTags("made with its class", v.Tags, map[string]string{"tier": "silver"})
+	small := x.SizeKiB("app", "/data")
+	x.apply("30")
+	x.Grown("app", "data", "/data", "2Gi", small)
+	x.HasAttributes("data", "example-11-gold")
+	v = x.Volume(id)
+	if aws.ToInt32(v.Size) != 2 || aws.ToInt32(v.Throughput) != 250 {
+		t.Errorf("volume has %d GiB, %d MiB/s; want 2, 250", aws.ToInt32(v.Size), aws.ToInt32(v.Throughput))
+	}
+	x.HasTags("after the change", v.Tags, map[string]string{"tier": "gold", "claim": "example-11/data"})
+	x.OneModification(id)
+	if after := x.Ready("app"); after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the Pod was restarted on the way")
+	}
+}
+
 func inTreeMigration(t *testing.T, x *example) {
 	x.apply("00", "10", "20")
 	pod := x.Ready("app")

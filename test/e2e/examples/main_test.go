@@ -36,6 +36,7 @@ var tests = map[string]func(*testing.T, *example){
 	"08-raw-block-and-read-only": rawBlockAndReadOnly,
 	"09-io2-database":            io2Database,
 	"10-filesystem-options":      filesystemOptions,
+	"11-attributes-class":        attributesClass,
 	"13-clone":                   clone,
 	"14-shared-device":           sharedDevice,
 	"15-group-snapshot":          groupSnapshot,

@@ -45,11 +45,11 @@ func TestPolicyIsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// live is a volume's whole life: made, attached, grown, cloned, copied, restored,
+// live is a volume's whole life: made, attached, grown, tagged, cloned, copied, restored,
 // moved and deleted.
 func live(s *stage.Stage) {
 	s.T.Helper()
-	class := s.Class("xfs", map[string]string{"csi.storage.k8s.io/fstype": "xfs"})
+	class := s.Class("xfs", map[string]string{"csi.storage.k8s.io/fstype": "xfs", "tagSpecification_1": "kept=no"})
 	initialized := s.Class("initialized", map[string]string{"csi.storage.k8s.io/fstype": "xfs", "blockAttachUntilInitialized": "true"})
 	snapshots := s.SnapshotClass("copies", map[string]string{
 		"fastSnapshotRestoreAvailabilityZones": s.Nodes()[0].Zone, "lockMode": "governance", "lockDuration": "1",
@@ -60,6 +60,11 @@ func live(s *stage.Stage) {
 	small := s.SizeKiB("app", "/data")
 	s.Ask("data", "2Gi")
 	s.Grown("app", "data", "/data", "2Gi", small)
+	for suffix, tags := range map[string]map[string]string{"set": {"tagSpecification_1": "tier=gold"}, "delete": {"tagDeletion_1": "kept"}} {
+		attributes := s.Attributes(suffix, tags)
+		s.AskAttributes("data", attributes, "")
+		s.HasAttributes("data", attributes)
+	}
 	s.Claim("clone", class, "2Gi", stage.FromClaim("data"), stage.InGroup("pair"))
 	s.Pod("twin", "clone", stage.OnNode(node))
 	s.Ready("twin")
