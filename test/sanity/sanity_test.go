@@ -224,6 +224,7 @@ func (b *bench) sanity(access string) ([]byte, error) {
 		"-csi.mountdir=" + b.path("mount"), "-csi.stagingdir=" + b.path("staging"),
 		"-csi.testvolumeaccesstype=" + access, "-csi.testnodevolumeattachlimit",
 		"-csi.testvolumesize=" + strconv.Itoa(1<<30), "-csi.testvolumeexpandsize=" + strconv.Itoa(2<<30),
+		"-csi.testvolumemutableparameters=" + b.attributes(),
 		"-ginkgo.no-color", "-ginkgo.v",
 	}
 	cmd := exec.CommandContext(b.t.Context(), filepath.Join(os.Getenv(binVariable), "csi-sanity"), args...)
