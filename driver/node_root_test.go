@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -387,6 +388,22 @@ func TestFilesystemShutOff(t *testing.T) {
 			must(t, os.WriteFile(b.path("pod2/file"), []byte("written"), 0o600))
 		})
 	}
+}
+
+// TestFullFilesystem: one that is full is no broken one.
+func TestFullFilesystem(t *testing.T) {
+	b := newBench(t)
+	b.attach(volumeA, 16)
+	must(t, b.stage(volumeA, mountOf("ext4")))
+	for n := range 1 << 20 {
+		file, err := os.OpenFile(filepath.Join(b.path("stage-"+volumeA), fmt.Sprint(n)), os.O_CREATE|os.O_WRONLY, 0o600)
+		if errors.Is(err, unix.ENOSPC) {
+			break
+		}
+		must(t, err)
+		file.Close()
+	}
+	must(t, b.publish(volumeA, "pod", mountOf("ext4"), false))
 }
 
 // TestWriteProtectedDevice: mount(8) mounts one read-only and calls it a success.

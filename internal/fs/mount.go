@@ -127,9 +127,9 @@ type Point struct {
 	Major, Minor uint32 // device number of the filesystem
 	Root         string // the folder (or file) of the filesystem that is seen at Path
 	Type         string
-	ReadOnly     bool // as the mount was made, or changed by hand
+	ReadOnly     bool // the mount, not what the kernel has made of its filesystem
 	// Failed is how the kernel shows that it has shut the filesystem off against
-	// writing after an error, "" if it shows nothing.
+	// writing after an error, "" if it shows nothing: CheckWritable knows more.
 	Failed string
 }
 
@@ -155,54 +155,50 @@ func (m *Mounter) At(path string) (Point, bool, error) {
 }
 
 // pointOf reads an entry of mountinfo. It has the options of the mount and those
-// of the filesystem beneath: "ro" asked for is in the mount's, "ro" in the
-// filesystem's alone is the kernel's own doing.
+// of the filesystem beneath: "ro" that was asked for is in the mount's.
 func pointOf(path string, info *mountinfo.Info) Point {
-	mount := slices.Collect(splitOptions(info.Options))
-	beneath := slices.Collect(splitOptions(info.VFSOptions))
 	p := Point{
 		Path:     path,
 		Major:    uint32(info.Major),
 		Minor:    uint32(info.Minor),
 		Root:     info.Root,
 		Type:     info.FSType,
-		ReadOnly: slices.Contains(mount, "ro"),
+		ReadOnly: slices.Contains(slices.Collect(splitOptions(info.Options)), "ro"),
 	}
-	for _, option := range failedOptions {
-		if slices.Contains(beneath, option) && (option != "ro" || !p.ReadOnly) {
+	for option := range splitOptions(info.VFSOptions) {
+		if slices.Contains(failedOptions, option) && (option != "ro" || !p.ReadOnly) {
 			p.Failed = option
 		}
 	}
 	return p
 }
 
-// failedOptions show a filesystem that was shut off: ext4 up to Linux 6.12 makes
-// itself "ro" after an error (errors=remount-ro, or a journal that cannot be
-// written), later ones stay "rw" and say "emergency_ro", or "shutdown" (Linux,
-// fs/ext4/super.c: ext4_handle_error, _ext4_show_options).
+// failedOptions show a filesystem that was shut off (Linux, fs/ext4/super.c:
+// ext4_handle_error, _ext4_show_options).
 var failedOptions = []string{"ro", "emergency_ro", "shutdown"}
 
 // CheckWritable makes sure that what is mounted can be written to: it is no
-// read-only mount, and the kernel has not shut its filesystem off.
+// read-only mount, and the kernel has not shut its filesystem off after an error.
+// Some kernels show that in the filesystem's options (ext4 as "ro", since Linux
+// 6.15 as "emergency_ro") and many do not (xfs; ext4 of Linux 6.12 and of the
+// stable kernels that took its change, d3476f3dad4a), so it is tried: a file
+// without a name starts a transaction, is seen by nobody, and leaves the
+// folder's times as they are.
 func (m *Mounter) CheckWritable(p Point) error {
-	cause := p.Failed
-	if cause == "" && p.ReadOnly {
+	if p.ReadOnly {
 		return fmt.Errorf("%s is mounted read-only, and read-write access is wanted: %w", p.Path, ErrNotWritable)
 	}
-	if cause == "" {
-		// xfs shows nothing in its options, and opens nothing any more (Linux,
-		// fs/xfs/xfs_file.c: xfs_dir_open).
-		dir, err := os.Open(p.Path)
-		switch {
-		case err == nil:
-			return dir.Close()
-		case !errors.Is(err, unix.EIO):
-			return err
-		}
-		cause = err.Error()
+	fd, err := unix.Open(p.Path, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	switch {
+	case err == nil:
+		return unix.Close(fd)
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EIO), errors.Is(err, unix.EUCLEAN):
+		return fmt.Errorf("%s (%w): %w: the kernel has shut it off after an error; it is checked at its next mount, for which all Pods of the volume on this node have to end first",
+			p.Path, err, ErrNotWritable)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EOPNOTSUPP):
+		return nil // full, or not to be tried
 	}
-	return fmt.Errorf("%s (%s): %w: the kernel has shut it off after an error; it is checked at its next mount, for which all Pods of the volume on this node have to end first",
-		p.Path, cause, ErrNotWritable)
+	return fmt.Errorf("try to write at %s: %w", p.Path, err)
 }
 
 // OtherMount finds a path, other than those excepted, at which the filesystem on

@@ -75,7 +75,7 @@ func TestAtFolder(t *testing.T) {
 	}
 }
 
-// What the kernel shows of filesystems, as Linux 6.1 and 6.18 wrote it.
+// What the kernel shows of filesystems, as Linux 6.1 and 6.18 write it.
 func TestPointOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		why            string
@@ -87,7 +87,7 @@ func TestPointOf(t *testing.T) {
 		"read-only":       {"mount -o ro", "ro,relatime", "ro", true, ""},
 		"bound read-only": {"a Pod's own wish", "ro,relatime", "rw", true, ""},
 		"error":           {"ext4 made itself read-only", "rw,relatime", "ro,errors=remount-ro", false, "ro"},
-		"error, newer":    {"ext4 since 6.12 keeps rw", "rw,relatime", "rw,errors=remount-ro,emergency_ro", false, "emergency_ro"},
+		"error, newer":    {"ext4 since 6.15 says so, and keeps rw", "rw,relatime", "rw,errors=remount-ro,emergency_ro", false, "emergency_ro"},
 		"shut down":       {"its journal was aborted", "rw,relatime", "rw,shutdown", false, "shutdown"},
 		"labelled":        {"SELinux categories have commas", "rw,relatime", `rw,context="system_u:object_r:container_file_t:s0:c1,c2"`, false, ""},
 		"both":            {"bound read-only, and failed", "ro,relatime", "rw,emergency_ro", true, "emergency_ro"},
