@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -157,4 +158,22 @@ func (s *Stage) Restarted(before corev1.Pod) {
 		}
 		return "", nil
 	})
+}
+
+// Interfaces gives the instance of a node that many network interfaces. It may
+// be called when the test is over.
+func (s *Stage) Interfaces(node string, number int) {
+	s.T.Helper()
+	state, err := s.Sim.State(context.Background())
+	s.Must(err)
+	for _, n := range s.Nodes() {
+		for _, i := range state.Instances {
+			if n.Name == node && i.ID == n.InstanceID {
+				i.NetworkInterfaces = number
+				s.Must(s.Sim.call(context.Background(), http.MethodPost, "instances", i, nil))
+				return
+			}
+		}
+	}
+	s.T.Fatalf("no instance of node %s", node)
 }
