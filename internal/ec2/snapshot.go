@@ -43,6 +43,8 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 		created, err := c.createSnapshot(ctx, want)
 		switch {
 		case err == nil:
+			// The answer may not reach the caller, whose repeat may come before EC2 shows the snapshot.
+			c.noteUnsure("snapshot "+want.Name, ebs.Zone{})
 			return created, c.addExtras(ctx, []ebs.SnapshotID{created.ID}, want.FastRestoreZones, want.Lock, true)
 		case errors.Is(err, ebs.ErrMaybeAccepted):
 			c.noteUnsure("snapshot "+want.Name, ebs.Zone{})

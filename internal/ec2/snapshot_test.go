@@ -111,6 +111,28 @@ func TestEnsureSnapshotAfterALostRequest(t *testing.T) {
 	}
 }
 
+// The same, when EC2's answer did come, and was lost on its way to the sidecar.
+func TestEnsureSnapshotRepeatedBeforeItShows(t *testing.T) {
+	r := newRegion(t)
+	r.SetDelays(ec2sim.Delays{}) // nor does EC2's spacing of snapshots keep them apart
+	vol := r.volume("pvc-1")
+	if err := r.SetReadLag(map[string]ec2sim.Duration{"DescribeSnapshots": ec2sim.Duration(3 * time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	client := r.client()
+	var ids []ebs.SnapshotID
+	for range 2 {
+		snap, err := client.EnsureSnapshot(t.Context(), snapshotRequest("snap-1", vol.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, snap.ID)
+	}
+	if n := len(r.Snapshots()); n != 1 || ids[0] != ids[1] {
+		t.Errorf("answered %v, %d snapshots, want one and the same", ids, n)
+	}
+}
+
 // EC2 gives up on a snapshot: it stays, and no other takes its place. Who was
 // told its id would never learn another's.
 func TestEnsureSnapshotAfterAFailedOne(t *testing.T) {

@@ -6,13 +6,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
 
-// sentCreate is a create of which we do not know whether EC2 accepted it.
+// sentCreate is a create of which we do not know whether EC2 accepted it, or of
+// a snapshot, for which EC2 has no client token, that it may not show yet.
 type sentCreate struct {
 	at   time.Time
 	zone ebs.Zone // of a volume
 }
 
-// noteUnsure remembers that a create was sent whose answer did not come.
+// noteUnsure remembers that a create was sent that may not show yet.
 func (c *Client) noteUnsure(what string, zone ebs.Zone) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
