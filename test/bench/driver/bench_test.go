@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -111,8 +113,60 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.stop()
+	client := ec2.NewFromConfig(ec2sim.ClientConfig(r.url), func(o *ec2.Options) { o.Retryer = aws.NopRetryer{} })
+	r.FailNext("DescribeVolumes", "RequestLimitExceeded", 1)
+	r.FailNext("CreateVolume", "InternalError", 1)
+	for range 2 {
+		_, _ = client.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{}) // the first of each fails
+		_, _ = client.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &zones[0], Size: aws.Int32(1)})
+	}
+	want := traffic{
+		calls:    []actionCount{{"CreateVolume", 2}, {"DescribeVolumes", 2}},
+		mutating: 1, describes: 2, throttled: 1, refused: 1, accepted: map[string]int{"CreateVolume": 1},
+	}
+	if diff := cmp.Diff(want, r.traffic(), cmp.AllowUnexported(traffic{}, actionCount{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	r.reset()
+	if n := r.traffic().total(); n != 0 {
+		t.Errorf("%d calls after a new beginning", n)
+	}
+}
+
+// TestBucketTime: the least time that EC2's buckets allow is that of the action
+// with the most calls beyond its bucket.
+func TestBucketTime(t *testing.T) {
+	r, err := newRegion(options{ec2Listen: "127.0.0.1:0", instances: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.stop()
 	if got := r.bucketTime(traffic{accepted: map[string]int{"CreateVolume": 200, "AttachVolume": 60}}); got != 20*time.Second {
 		t.Errorf("200 creations need %v, want (200 - 100) / 5 a second = 20 s; 60 attachments need (60 - 50) / 5 = 2 s", got)
+	}
+}
+
+// TestLeaks: what is in EC2 and was not asked for is counted.
+func TestLeaks(t *testing.T) {
+	f := newFleet(nil, &region{instances: []string{"i-1", "i-2"}}, "x", 2)
+	f.volumes[0], f.volumes[1], f.snapshots[0] = "vol-1", "vol-2", "snap-1"
+	at := func(id, instance string) ec2sim.Volume {
+		return ec2sim.Volume{ID: id, State: "in-use", Attachments: []ec2sim.Attachment{{InstanceID: instance}}}
+	}
+	state := ec2sim.State{
+		Volumes:   []ec2sim.Volume{at("vol-1", "i-1"), at("vol-2", "i-1"), {ID: "vol-3", State: "deleting"}},
+		Snapshots: []ec2sim.Snapshot{{ID: "snap-1"}, {ID: "snap-2"}},
+	}
+	for why, tc := range map[string]struct{ got, want int }{
+		"a third volume":                          {f.extraVolumes(state), 1},
+		"a second snapshot":                       {f.extraSnapshots(state), 1},
+		"a volume at another's, and a third one":  {f.extraAttachments(state), 2},
+		"attachments after all were detached":     {f.attachments(state), 2},
+		"volumes left, but one is on its way out": {f.remaining(state), 2},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: %d leaked, want %d", why, tc.got, tc.want)
+		}
 	}
 }
 
