@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"regexp"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ func TestRun(t *testing.T) {
 		"volumes are detached":    `detached +3 .*DetachVolume 3`,
 		"snapshots are deleted":   `unsnapshotted +3 .*DeleteSnapshot 3`,
 		"volumes are deleted":     `deleted +3 .*DeleteVolume 3`,
+		"what each side works":    `processor time: simulator and clients [0-9.]+ s, driver [0-9.]+ s`,
 		"nothing fails":           `client errors +0 +0 +met`,
 		"nothing is left":         `leaked volumes, snapshots, attachments +0 +0 +met`,
 		"memory of the driver":    `controller's peak memory +[1-9]`,
@@ -167,6 +169,15 @@ func TestLeaks(t *testing.T) {
 		if tc.got != tc.want {
 			t.Errorf("%s: %d leaked, want %d", why, tc.got, tc.want)
 		}
+	}
+}
+
+func TestTicksOf(t *testing.T) {
+	if _, err := ticksOf(os.Getpid()); err != nil {
+		t.Error(err)
+	}
+	if _, err := ticksOf(1 << 30); err == nil {
+		t.Error("a process that cannot be has used processor time")
 	}
 }
 

@@ -103,11 +103,12 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 // measure does both runs.
 func measure(ctx context.Context, o options, r *region, t *target, out io.Writer) error {
 	live := func(name string, n int) ([]result, error) {
-		start := time.Now()
+		before := readProcessorTime(t.pid())
 		header(out)
 		f := newFleet(t.Client, r, name, n)
 		all, err := f.runPhases(ctx, o.workers, o.limit, t.gauge, func(res result) { line(out, res) })
-		fmt.Fprintf(out, "%d volumes' lives took %s\n", n, span(time.Since(start)))
+		after := readProcessorTime(t.pid())
+		fmt.Fprintf(out, "%d volumes' lives took %s; %s\n", n, span(after.at.Sub(before.at)), after.since(before))
 		return all, err
 	}
 	if o.volumes > 0 {

@@ -66,6 +66,14 @@ func foreignTarget(ctx context.Context, o options) (*target, error) {
 	return t, err
 }
 
+// pid is the driver's process, 0 if it is not known.
+func (t *target) pid() int {
+	if t.gauge == nil {
+		return 0
+	}
+	return t.gauge.pid
+}
+
 func (t *target) close() error {
 	var errs []error
 	if t.Client != nil {
