@@ -228,7 +228,7 @@ func TestAnswerLost(t *testing.T) {
 			s.must("the request", func(ctx context.Context) error {
 				err := c.request(ctx)
 				if code := status.Code(err); err != nil && !slices.Contains(keptCodes, code) {
-					t.Errorf("the request ended with %v: csi-provisioner gives up what it asked for with any code but %v", err, keptCodes)
+					t.Fatalf("the request ended with %v: csi-provisioner gives up what it asked for with any code but %v", err, keptCodes)
 				}
 				return err
 			})

@@ -171,6 +171,25 @@ var rows = []row{
 			func() { s.holds(1, 0) },
 		}
 	}},
+	{"DeleteSnapshot", "of a group", func(s *site) trial {
+		ids := []string{s.attached("pvc-1"), s.attached("pvc-2")}
+		gone := &csi.DeleteVolumeGroupSnapshotRequest{}
+		s.must("snapshot both", func(ctx context.Context) error {
+			out, err := csi.NewGroupControllerClient(s.Conn).CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "group-1", SourceVolumeIds: ids})
+			gone.GroupSnapshotId = out.GetGroupSnapshot().GetGroupSnapshotId()
+			for _, snapshot := range out.GetGroupSnapshot().GetSnapshots() {
+				gone.SnapshotIds = append(gone.SnapshotIds, snapshot.GetSnapshotId())
+			}
+			return err
+		})
+		return trial{
+			func(ctx context.Context) error {
+				_, err := csi.NewGroupControllerClient(s.Conn).DeleteVolumeGroupSnapshot(ctx, gone)
+				return err
+			},
+			func() { s.holds(2, 0) },
+		}
+	}},
 	{"DeleteVolume", "", func(s *site) trial {
 		id := s.volume("pvc-1")
 		return trial{
