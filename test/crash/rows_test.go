@@ -111,6 +111,15 @@ var rows = []row{
 			},
 		}
 	}},
+	{"ModifyVolume", "for a class", func(s *site) trial {
+		return s.modified(nil, map[string]string{"throughput": "200", "tagSpecification_1": "team=db"}, 200, "db")
+	}},
+	{"CreateTags", "", func(s *site) trial {
+		return s.modified(nil, map[string]string{"throughput": "200", "tagSpecification_1": "team=db"}, 200, "db")
+	}},
+	{"DeleteTags", "", func(s *site) trial {
+		return s.modified(map[string]string{"tagSpecification_1": "team=db"}, map[string]string{"throughput": "200", "tagDeletion_1": "team"}, 200, "")
+	}},
 	{"CreateSnapshot", "", func(s *site) trial {
 		id, snapshot := s.volume("pvc-1"), ""
 		return trial{
@@ -254,6 +263,29 @@ func (s *site) snapshotted(name string, parameters map[string]string) string {
 		return err
 	})
 	return id
+}
+
+// modified is a request for what a VolumeAttributesClass wants, after another
+// class, which EC2 is asked for one by one; and what the volume then has.
+func (s *site) modified(before, class map[string]string, throughputMiBs int32, team string) trial {
+	id := s.volume("pvc-1")
+	modify := func(ctx context.Context, class map[string]string) error {
+		_, err := s.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: class})
+		return err
+	}
+	if before != nil {
+		s.must("modify "+id, func(ctx context.Context) error { return modify(ctx, before) })
+	}
+	return trial{
+		func(ctx context.Context) error { return modify(ctx, class) },
+		func() {
+			s.holds(1, 0)
+			v, _ := s.sim.Volume(id)
+			if v.ThroughputMiBs != throughputMiBs || v.Tags["team"] != team || len(v.Modifications) != 1 {
+				s.t.Errorf("volume %s has %d MiB/s after %d changes, and team %q; want %d after 1, and %q", id, v.ThroughputMiBs, len(v.Modifications), v.Tags["team"], throughputMiBs, team)
+			}
+		},
+	}
 }
 
 // equipped is a request for a snapshot with fast restore and a lock, which EC2
