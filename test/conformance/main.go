@@ -96,7 +96,7 @@ func run(ctx context.Context, o options, out io.Writer) (verdict, error) {
 func tell(out io.Writer, v verdict, r report, results string) {
 	for _, s := range r.specs {
 		if s.outcome == failed {
-			fmt.Fprintf(out, "failed: %s\n    %s\n", s.name, strings.ReplaceAll(strings.TrimSpace(s.message), "\n", "\n    "))
+			fmt.Fprintf(out, "failed after %.0fs: %s\n    %s\n", s.took.Seconds(), s.name, strings.ReplaceAll(strings.TrimSpace(s.message), "\n", "\n    "))
 		}
 	}
 	for _, p := range v.problems {
