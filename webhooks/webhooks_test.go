@@ -139,7 +139,7 @@ func policy(t *testing.T, spec v1alpha1.StoragePolicySpec, probe client.Object) 
 	})
 	eventually(t, "the policy holds", func() error {
 		if err := server.client.Create(t.Context(), probe.DeepCopyObject().(client.Object), client.DryRunAll); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("the probe is let through: %v", err)
+			return fmt.Errorf("the probe is let through: %w", err)
 		}
 		return nil
 	})

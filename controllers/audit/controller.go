@@ -42,7 +42,7 @@ func New(c client.Client, w *world.World, clk clock.Clock, registry prometheus.R
 	return a
 }
 
-// NeedLeaderElection: one replica writes status.
+// NeedLeaderElection says that one replica writes status.
 func (a *Auditor) NeedLeaderElection() bool { return true }
 
 // Start scans until ctx ends.

@@ -101,7 +101,7 @@ func record(results map[string]*Result, kind, namespace, name string, findings [
 	for _, f := range findings {
 		r := results[f.Policy]
 		r.Violations = append(r.Violations, v1alpha1.Violation{
-			Kind: kind, Namespace: namespace, Name: name, Rule: f.Rule, Action: f.Action, Message: f.Breach.Sentence(),
+			Kind: kind, Namespace: namespace, Name: name, Rule: f.Rule, Action: f.Action, Message: f.Sentence(),
 		})
 	}
 }

@@ -92,7 +92,7 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// NeedLeaderElection: every replica serves.
+// NeedLeaderElection says that every replica serves.
 func (s *Store) NeedLeaderElection() bool { return false }
 
 // Start looks at the Secret until ctx ends.
@@ -136,7 +136,7 @@ func NewRotator(c client.Client, reader client.Reader, o Options) *Rotator {
 	return &Rotator{client: c, reader: reader, options: o.withDefaults()}
 }
 
-// NeedLeaderElection: one replica changes the Secret.
+// NeedLeaderElection says that one replica changes the Secret.
 func (r *Rotator) NeedLeaderElection() bool { return true }
 
 // Start keeps the certificates until ctx ends.

@@ -178,8 +178,8 @@ func TestLookUpsEndWithTheirOwnContext(t *testing.T) {
 func TestLookUpsLeaveNothingBehind(t *testing.T) {
 	r := newRegionInRealTime(t)
 	ended := make(chan struct{}, 10)
-	handler := r.wire.sim
-	r.wire.sim = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	handler := r.sim
+	r.sim = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		<-req.Context().Done() // EC2 does not answer
 		ended <- struct{}{}
 		handler.ServeHTTP(w, req)

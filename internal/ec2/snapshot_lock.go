@@ -106,5 +106,5 @@ func heldError(id ebs.SnapshotID, held string, refusal error) error {
 	if held == "" {
 		return refusal
 	}
-	return fmt.Errorf("%w: snapshot %s is locked (%s): it can be deleted afterwards, or when somebody who may has taken a governance lock, or one that is still cooling off, away: %v", ebs.ErrInUse, id, held, refusal)
+	return fmt.Errorf("%w: snapshot %s is locked (%s): it can be deleted afterwards, or when somebody who may has taken a governance lock, or one that is still cooling off, away: %s", ebs.ErrInUse, id, held, refusal.Error())
 }

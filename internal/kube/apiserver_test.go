@@ -137,7 +137,7 @@ func (s *apiServer) eventually(what string, holds func() bool) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("%s: not after %v", what, patience)
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 }
 
