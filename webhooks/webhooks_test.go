@@ -322,7 +322,7 @@ func testSets(t *testing.T) {
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
 	eventually(t, "the scale subresource is judged", func() error {
 		if err := c.SubResource("scale").Update(ctx, set.DeepCopy(), client.WithSubResourceBody(scale.DeepCopy())); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "data-pg-2") {
-			return fmt.Errorf("scaled down without a snapshot: %v", err)
+			return fmt.Errorf("scaled down without a snapshot: %w", err)
 		}
 		return nil
 	})
@@ -434,7 +434,7 @@ func testOverride(t *testing.T) {
 	eventually(t, "the roles are bound", func() error {
 		err := as("dev").Patch(ctx, annotated.DeepCopy(), client.MergeFrom(data), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), `"dev" may not override`) {
-			return fmt.Errorf("a developer writes the override: %v", err)
+			return fmt.Errorf("a developer writes the override: %w", err)
 		}
 		return nil
 	})

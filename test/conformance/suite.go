@@ -113,7 +113,7 @@ func (s *suite) run(ctx context.Context, names []string) (report, error) {
 	}
 	r, err := openReport(name)
 	if err != nil {
-		return report{}, fmt.Errorf("the suite's end was %v, its output is in %s: %w", ended, log.Name(), err)
+		return report{}, fmt.Errorf("the suite left no report, its output is in %s: %w", log.Name(), errors.Join(ended, err))
 	}
 	if ended != nil && !r.anyFailed() {
 		r.broken = append(r.broken, fmt.Sprintf("the suite ended with %v, and no spec failed: see %s", ended, log.Name()))

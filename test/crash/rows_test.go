@@ -203,7 +203,7 @@ var rows = []row{
 		id := s.volume("pvc-1")
 		return trial{
 			func(ctx context.Context) error {
-				_, err := s.ControllerClient.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+				_, err := s.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
 				return err
 			},
 			func() { s.holds(0, 0) },
@@ -250,7 +250,7 @@ func (s *site) attached(name string) string {
 }
 
 func (s *site) snapshot(ctx context.Context, volume, name string, parameters map[string]string) (string, error) {
-	out, err := s.ControllerClient.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{SourceVolumeId: volume, Name: name, Parameters: parameters})
+	out, err := s.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{SourceVolumeId: volume, Name: name, Parameters: parameters})
 	return out.GetSnapshot().GetSnapshotId(), err
 }
 

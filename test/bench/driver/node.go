@@ -61,7 +61,7 @@ func useNode(ctx context.Context, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // the process ends anyway
 	if _, err := client.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}); err != nil {
 		return err
 	}

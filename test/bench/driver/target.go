@@ -77,7 +77,7 @@ func (t *target) pid() int {
 func (t *target) close() error {
 	var errs []error
 	if t.Client != nil {
-		errs = append(errs, t.Client.Close())
+		errs = append(errs, t.Close())
 	}
 	t.gauge.close()
 	if t.controller != nil {
