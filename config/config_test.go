@@ -15,11 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/internal/image/catalog"
+	"github.com/holdfast-dev/holdfast/internal/kube"
 	"github.com/holdfast-dev/holdfast/internal/version"
 )
 
@@ -250,6 +252,24 @@ func rights(role string, rules []rbacv1.PolicyRule) []string {
 		}
 	}
 	return lines
+}
+
+// A cluster may begin with the startup taint on every node. Its controller has
+// to run there, whatever the taint's effect, and for as long as it takes.
+func TestControllerRunsBeforeTheStartupTaintIsTaken(t *testing.T) {
+	for _, dir := range kustomizations {
+		pod := pods(render(t, dir))["Deployment/holdfast-controller"]
+		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+			taint := &corev1.Taint{Key: kube.StartupTaint("ebs.csi.aws.com"), Value: "true", Effect: effect}
+			i := slices.IndexFunc(pod.Tolerations, func(o corev1.Toleration) bool { return o.ToleratesTaint(klog.Background(), taint, false) })
+			switch {
+			case i < 0:
+				t.Errorf("%s: the controller cannot run on a node with %s", dir, taint.ToString())
+			case pod.Tolerations[i].TolerationSeconds != nil:
+				t.Errorf("%s: the controller is evicted from a node with %s after %d s", dir, taint.ToString(), *pod.Tolerations[i].TolerationSeconds)
+			}
+		}
+	}
 }
 
 // Live clusters depend on these values: whoever replaces AWS's driver finds the
