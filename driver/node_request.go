@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -161,7 +162,13 @@ func parseAccess(c *csi.VolumeCapability) (volumeAccess, error) {
 		return volumeAccess{}, invalid("%w", err)
 	}
 	flags := c.GetMount().GetMountFlags()
-	return volumeAccess{fsType: fsType, mountFlags: flags, readOnly: readOnly || slices.Contains(flags, "ro"), singleWriter: singleWriter}, nil
+	return volumeAccess{fsType: fsType, mountFlags: flags, readOnly: readOnly || asksReadOnly(flags), singleWriter: singleWriter}, nil
+}
+
+// asksReadOnly says whether mount options have "ro": a class may write several
+// into one, as mount(8) takes them.
+func asksReadOnly(flags []string) bool {
+	return slices.Contains(strings.Split(strings.Join(flags, ","), ","), "ro")
 }
 
 // parseAccessMode reads an access mode: whether it is read-only, and an error

@@ -406,6 +406,31 @@ func TestFullFilesystem(t *testing.T) {
 	must(t, b.publish(volumeA, "pod", mountOf("ext4"), false))
 }
 
+// TestImmutableRoot: in one whose root takes no new files others may be written.
+func TestImmutableRoot(t *testing.T) {
+	b := newBench(t)
+	b.attach(volumeA, 64)
+	must(t, b.stage(volumeA, mountOf("ext4")))
+	b.run("chattr", "+i", b.path("stage-"+volumeA))
+	t.Cleanup(func() { b.run("chattr", "-i", b.path("stage-"+volumeA)) })
+	must(t, b.publish(volumeA, "pod", mountOf("ext4"), false))
+	must(t, b.unpublish(volumeA, "pod"))
+}
+
+// TestReadOnlyAmongOptions: "ro" counts, in whichever way a class writes it.
+func TestReadOnlyAmongOptions(t *testing.T) {
+	b := newBench(t)
+	b.attach(volumeA, 64)
+	must(t, b.stage(volumeA, mountOf("ext4")))
+	must(t, b.unstage(volumeA))
+	for _, options := range [][]string{{"noatime", "ro"}, {"noatime,ro"}} {
+		must(t, b.stage(volumeA, mountOf("ext4", options...)))
+		must(t, b.publish(volumeA, "reader", mountOf("ext4", options...), false))
+		must(t, b.unpublish(volumeA, "reader"))
+		must(t, b.unstage(volumeA))
+	}
+}
+
 // TestWriteProtectedDevice: mount(8) mounts one read-only and calls it a success.
 func TestWriteProtectedDevice(t *testing.T) {
 	b := newBench(t)

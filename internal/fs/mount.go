@@ -143,7 +143,8 @@ func (m *Mounter) At(path string) (Point, bool, error) {
 	if err != nil {
 		return Point{}, false, fmt.Errorf("mount at %s: %w", path, err)
 	}
-	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(real))
+	// Not SingleEntryFilter, which ends at the first: that is the lowest of several.
+	infos, err := mountinfo.GetMounts(func(info *mountinfo.Info) (skip, stop bool) { return info.Mountpoint != real, false })
 	if err != nil {
 		return Point{}, false, fmt.Errorf("read mounts: %w", err)
 	}
@@ -195,8 +196,9 @@ func (m *Mounter) CheckWritable(p Point) error {
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EIO), errors.Is(err, unix.EUCLEAN):
 		return fmt.Errorf("%s (%w): %w: the kernel has shut it off after an error; it is checked at its next mount, for which all Pods of the volume on this node have to end first",
 			p.Path, err, ErrNotWritable)
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EOPNOTSUPP):
-		return nil // full, or not to be tried
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EOPNOTSUPP),
+		errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return nil // full, or not to be tried: its root is immutable (chattr(1)), or labelled against it
 	}
 	return fmt.Errorf("try to write at %s: %w", p.Path, err)
 }
