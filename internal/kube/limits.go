@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,6 +79,7 @@ func (w *limitWatch) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, t := range slices.Sorted(maps.Keys(says)) {
 		if ebs.LimitOf(t).Agrees(says[t]) {
 			continue
@@ -85,10 +87,11 @@ func (w *limitWatch) compare(ctx context.Context) error {
 		event := limitEvent(seen[t], t, ebs.LimitOf(t), says[t], now)
 		w.Log.Info("attachment limit differs", "instanceType", t, "message", event.Message)
 		if err := w.Client.createEvent(ctx, event); err != nil {
-			return err
+			w.due[t] = now.Add(askAgain) // untold: the other types do not wait for it
+			failed = append(failed, err)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // instanceTypes returns the types of nodes, each with the first node by name.

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
@@ -135,5 +138,31 @@ func TestLimitsThatCannotBeAsked(t *testing.T) {
 	clk.Step(time.Second)
 	if err := w.compare(t.Context()); err == nil || len(ec2.asked) != 2 {
 		t.Errorf("not asked again after an hour: %v", ec2.asked)
+	}
+}
+
+// An event that cannot be made keeps no other type's back, and is not lost for a day.
+func TestLimitsThatCannotBeTold(t *testing.T) {
+	server, client := startAPIServer(t)
+	server.put(typed("a", "c6i.large"))
+	server.put(typed("b", "m7i.large"))
+	other := ebs.InstanceLimit{Volumes: 99, Kind: ebs.Dedicated, Hypervisor: ebs.Nitro}
+	ec2 := &cloud{says: map[string]ebs.InstanceLimit{"c6i.large": other, "m7i.large": other}}
+	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+	w := newLimitWatch(Chores{Client: client, Limits: ec2.limits, Clock: clk, Log: testr.New(t)}, runningNodes(t, client))
+	first := true
+	server.refuse = func(r *http.Request) *apierrors.StatusError {
+		if r.Method == http.MethodPost && first {
+			first = false
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("not now"))
+		}
+		return nil
+	}
+	if err := w.compare(t.Context()); err == nil || len(server.events()) != 1 {
+		t.Errorf("want an error and the other type's event, got %v and %d events", err, len(server.events()))
+	}
+	clk.Step(askAgain)
+	if err := w.compare(t.Context()); err != nil || len(server.events()) != 2 {
+		t.Errorf("an hour later: %v, %d events, want both", err, len(server.events()))
 	}
 }
