@@ -41,8 +41,8 @@ type source struct {
 
 // newMetadata makes the sources. Without an API server or the node's name there
 // is no Node to read, which matters where it is the only source.
-func newMetadata(names []string, nodeName string, log logr.Logger) (*metadata, error) {
-	m := &metadata{log: log}
+func newMetadata(names []string, nodeName string, file memory, log logr.Logger) (*metadata, error) {
+	m := &metadata{log: log, memory: file}
 	for _, name := range names {
 		if name == fromIMDS {
 			m.sources = append(m.sources, source{name, imds.New(imds.Options{})})
@@ -71,6 +71,8 @@ func newMetadata(names []string, nodeName string, log logr.Logger) (*metadata, e
 type metadata struct {
 	sources []source
 	log     logr.Logger
+	// memory is what a process before this one knew.
+	memory memory
 
 	mu sync.Mutex
 	// last is 1 + the index of the source that told of the occupancy last.
@@ -105,6 +107,9 @@ func (m *metadata) Occupancy(ctx context.Context) (ebs.Occupancy, error) {
 			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
 			continue
 		}
+		if o, err = m.remember(ctx, s, o); err != nil {
+			return ebs.Occupancy{}, err
+		}
 		if m.answered(n+1) && s.name == fromKubernetes {
 			m.log.Info("attachment limit computed with the most that an instance of this size can have attached: --volume-attach-limit says better",
 				"networkInterfaces", o.NetworkInterfaces, "reservedVolumes", o.ReservedVolumes)
@@ -112,6 +117,26 @@ func (m *metadata) Occupancy(ctx context.Context) (ebs.Occupancy, error) {
 		return o, nil
 	}
 	return ebs.Occupancy{}, errors.Join(failed...)
+}
+
+// remember keeps what the metadata service tells, for a process that starts
+// while it is silent, and holds what is assumed instead to what was known.
+func (m *metadata) remember(ctx context.Context, s source, o ebs.Occupancy) (ebs.Occupancy, error) {
+	i, err := s.Instance(ctx)
+	if err != nil {
+		return ebs.Occupancy{}, fmt.Errorf("%s: %w", s.name, err)
+	}
+	if s.name == fromKubernetes {
+		known, err := m.memory.atLeast(o, i.ID)
+		if err != nil { // better a node that guesses than one without volumes
+			m.log.Error(err, "The attachment limit is computed without what was known before", "file", string(m.memory))
+		}
+		return known, nil
+	}
+	if err := m.memory.keep(remembered{Instance: i.ID, Occupancy: o}); err != nil {
+		m.log.Error(err, "A driver that starts while the metadata service is silent will have to guess")
+	}
+	return o, nil
 }
 
 // answered notes which source told of the occupancy, and says whether it is

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -81,11 +83,11 @@ func TestMetadataOrder(t *testing.T) {
 // Outside of a cluster there is no Node: no harm unless it is all there is.
 func TestMetadataWithoutCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	m, err := newMetadata([]string{fromIMDS, fromKubernetes}, "a", testr.New(t))
+	m, err := newMetadata([]string{fromIMDS, fromKubernetes}, "a", "", testr.New(t))
 	if err != nil || len(m.sources) != 1 || m.sources[0].name != fromIMDS {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := newMetadata([]string{fromKubernetes}, "a", testr.New(t)); err == nil {
+	if _, err := newMetadata([]string{fromKubernetes}, "a", "", testr.New(t)); err == nil {
 		t.Error("no source at all is an error")
 	}
 }
@@ -108,4 +110,35 @@ func TestPreStopFlags(t *testing.T) {
 			t.Errorf("%s: got %v, want %q in it", name, err, tc.want)
 		}
 	}
+}
+
+// A process that starts while the metadata service is silent counts no more
+// places than the one before it, which had heard it.
+func TestSilenceOverARestartRaisesNothing(t *testing.T) {
+	file := memory(filepath.Join(t.TempDir(), "occupancy.json"))
+	heard, assumed := &place{id: "i-1", taken: 9}, &place{id: "i-1", taken: 3}
+	started := func() *metadata {
+		return &metadata{sources: []source{{fromIMDS, heard}, {fromKubernetes, assumed}}, memory: file, log: testr.New(t)}
+	}
+	taken := func(m *metadata, want int, why string) {
+		t.Helper()
+		if o, err := m.Occupancy(t.Context()); err != nil || o.NetworkInterfaces != want {
+			t.Errorf("%s: %d interfaces, %v, want %d", why, o.NetworkInterfaces, err, want)
+		}
+	}
+	taken(started(), 9, "the service answers")
+	heard.err = errors.New("no route to host")
+	taken(started(), 9, "it is silent after a restart: what was known")
+	assumed.taken = 12
+	taken(started(), 12, "an assumption of more places taken stands")
+	assumed.id, assumed.taken = "i-2", 3
+	taken(started(), 3, "what was known of another instance is not of this one")
+	heard.err, heard.taken, heard.id, assumed.id = nil, 4, "i-1", "i-1"
+	taken(started(), 4, "what the service tells goes first, also where it is less")
+	heard.err = errors.New("no route to host")
+	taken(started(), 4, "and is remembered")
+	if err := os.WriteFile(string(file), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken(started(), 3, "a file that cannot be read keeps no node from its volumes")
 }

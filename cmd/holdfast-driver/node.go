@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -87,6 +89,11 @@ func (f nodeFlags) check() (blockdev.Identity, error) {
 	return identity, nil
 }
 
+// memory is kept beside the socket: the folder is the node's and outlives the Pod.
+func (f nodeFlags) memory() memory {
+	return memory(filepath.Join(filepath.Dir(strings.TrimPrefix(f.endpoint, "unix://")), "occupancy.json"))
+}
+
 // runNode serves until ctx ends.
 func runNode(ctx context.Context, f nodeFlags, log logr.Logger) error {
 	identity, err := f.check()
@@ -97,7 +104,7 @@ func runNode(ctx context.Context, f nodeFlags, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	metadata, err := newMetadata(sources, orNodeName(f.nodeName), log)
+	metadata, err := newMetadata(sources, orNodeName(f.nodeName), f.memory(), log)
 	if err != nil {
 		return err
 	}
