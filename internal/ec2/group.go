@@ -47,6 +47,8 @@ func (c *Client) EnsureGroup(ctx context.Context, want ebs.GroupRequest) (ebs.Sn
 		made, err := c.takeGroup(ctx, want)
 		switch {
 		case err == nil:
+			// The answer may not reach the caller, whose repeat may come before EC2 shows the snapshots.
+			c.noteUnsure("group "+want.Name, ebs.Zone{})
 			return c.madeGroup(ctx, made, want)
 		case errors.Is(err, ebs.ErrMaybeAccepted):
 			c.noteUnsure("group "+want.Name, ebs.Zone{})
@@ -257,12 +259,13 @@ func (c *Client) DeleteGroup(ctx context.Context, id ebs.GroupID, members []ebs.
 		if slices.Contains(all, snap) {
 			continue
 		}
-		// It is deleted already, or not shown by its tag yet, or somebody else's.
+		// It is deleted already, or not shown yet, or somebody else's.
 		page, err := c.snapshotByID(ctx, ebs.SnapshotQuery{ID: snap})
 		switch {
 		case err != nil:
 			return fmt.Errorf("look for snapshot %s: %w", snap, err)
 		case len(page.Snapshots) == 0:
+			all = append(all, snap) // EC2 may not show it yet: its answer to the deletion is what says
 		case page.Snapshots[0].Tags[ebs.TagGroupName] != string(id):
 			return fmt.Errorf("%w: snapshot %s is not of the group", ebs.ErrInvalid, snap)
 		default:
