@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -25,7 +26,9 @@ const EndpointVariable = "AWS_EC2_ENDPOINT"
 type Client struct {
 	api   *sdk.Client
 	clock clock.Clock
-	names *deviceNames
+	// started is when this process began: what is older a process before it may have done.
+	started time.Time
+	names   *deviceNames
 
 	lookups lookups
 	seen    *seenInstances
@@ -73,9 +76,10 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 			if cfg.Retryer == nil {
 				o.Retryer = newRetryer(o.RetryMode, o.RetryMaxAttempts, clk)
 			}
-			o.APIOptions = append(o.APIOptions, metrics.install)
+			o.APIOptions = append(o.APIOptions, metrics.install, noteDoubt)
 		}),
 		clock:   clk,
+		started: clk.Now(),
 		names:   newDeviceNames(clk),
 		seen:    newSeenInstances(clk),
 		metrics: metrics,

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
@@ -160,9 +161,13 @@ func read[T any](ctx context.Context, call func(context.Context) (T, error)) (T,
 
 // mutate does a call that changes EC2.
 func mutate[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
-	var sent atomic.Bool
-	out, err := call(context.WithValue(ctx, sentKey{}, &sent))
-	return out, translate(ctx, err, sent.Load())
+	var tries sentTries
+	out, err := call(context.WithValue(ctx, sentKey{}, &tries))
+	err = translate(ctx, err, tries.sent.Load())
+	if tries.doubt.Load() {
+		err = accepted(err) // an earlier try may have done it, whatever the last one was answered
+	}
+	return out, err
 }
 
 // accepted marks an error that came after EC2 had accepted a change.
@@ -175,6 +180,24 @@ func accepted(err error) error {
 
 type sentKey struct{}
 
+// sentTries is what is known of the tries of a call.
+type sentTries struct {
+	sent  atomic.Bool // one has reached a connection
+	doubt atomic.Bool // one has, and ended without a definite answer
+}
+
+// noteDoubt is behind the SDK's retries: it sees how each try ends.
+func noteDoubt(stack *middleware.Stack) error {
+	return stack.Finalize.Add(middleware.FinalizeMiddlewareFunc("HoldfastDoubt",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			out, metadata, err := next.HandleFinalize(ctx, in)
+			if tries, ok := ctx.Value(sentKey{}).(*sentTries); ok && err != nil && errors.Is(translate(context.Background(), err, tries.sent.Load()), ebs.ErrMaybeAccepted) {
+				tries.doubt.Store(true)
+			}
+			return out, metadata, err
+		}), middleware.After)
+}
+
 // sentRecorder notes in the context of a call that a request has reached a
 // connection. Without credentials or a listening peer none has, and then
 // nothing can have been accepted.
@@ -186,8 +209,8 @@ func (r sentRecorder) Do(req *http.Request) (*http.Response, error) {
 	if errors.As(err, &network) && network.Op == "dial" {
 		return answer, err
 	}
-	if sent, ok := req.Context().Value(sentKey{}).(*atomic.Bool); ok {
-		sent.Store(true)
+	if tries, ok := req.Context().Value(sentKey{}).(*sentTries); ok {
+		tries.sent.Store(true)
 	}
 	return answer, err
 }

@@ -64,7 +64,7 @@ func (c *Client) EnsureGroup(ctx context.Context, want ebs.GroupRequest) (ebs.Sn
 				return ebs.SnapshotGroup{}, err
 			}
 		default:
-			return ebs.SnapshotGroup{}, err
+			return ebs.SnapshotGroup{}, c.maybeTaken(err)
 		}
 	}
 }

@@ -60,9 +60,19 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 				return ebs.Snapshot{}, err
 			}
 		default:
-			return ebs.Snapshot{}, err
+			return ebs.Snapshot{}, c.maybeTaken(err)
 		}
 	}
+}
+
+// maybeTaken marks the refusal of a snapshot for the rate of its volume: shortly
+// after this process began, the snapshot that the rate counts may be the wanted
+// one, taken by a process before it and not shown yet.
+func (c *Client) maybeTaken(err error) error {
+	if hasCode(err, "SnapshotCreationPerVolumeRateExceeded") && c.clock.Since(c.started) < appearWithin {
+		return accepted(err)
+	}
+	return err
 }
 
 // timeFor says whether ctx lasts longer than d.

@@ -84,11 +84,11 @@ func (c *Client) create(ctx context.Context, want ebs.VolumeRequest) (made ebs.V
 		switch {
 		case err == nil:
 			return made, nil, nil
-		case errors.Is(err, ebs.ErrMaybeAccepted):
+		case errors.Is(err, ebs.ErrMaybeAccepted) && !errors.Is(err, ebs.ErrAlreadyExists):
 			c.noteUnsure("volume "+want.Name, zone)
 			return made, nil, err
 		case errors.Is(err, ebs.ErrLimitExceeded):
-			found, lookErr := c.volumeByName(ctx, want.Name)
+			found, lookErr := c.madeBefore(ctx, want.Name)
 			if found != nil || lookErr != nil {
 				return made, found, accepted(lookErr)
 			}
@@ -113,6 +113,21 @@ func (c *Client) sentElsewhere(ctx context.Context, name string, zone ebs.Zone) 
 	until, where := c.unsureUntil("volume " + name)
 	if until.IsZero() || where == zone {
 		return nil, nil
+	}
+	err = c.watch(ctx, lagPolls, func(ctx context.Context, within time.Duration) (bool, error) {
+		found, err = c.namedWithin(ctx, name, within)
+		return found != nil || !c.clock.Now().Before(until), err
+	})
+	return found, err
+}
+
+// madeBefore looks for the volume of a name, for as long as one may be hidden
+// that a process before this one made: a refusal for a quota is final to the
+// caller, who would forget it.
+func (c *Client) madeBefore(ctx context.Context, name string) (found *ebs.Volume, err error) {
+	until := c.started.Add(appearWithin)
+	if found, err = c.volumeByName(ctx, name); found != nil || err != nil || !c.clock.Now().Before(until) {
+		return found, err
 	}
 	err = c.watch(ctx, lagPolls, func(ctx context.Context, within time.Duration) (bool, error) {
 		found, err = c.namedWithin(ctx, name, within)
