@@ -212,6 +212,8 @@ func (c *Client) waitAttached(ctx context.Context, att ebs.Attachment) (ebs.Atta
 		switch lagging := !seen && c.clock.Since(start) < appearWithin; {
 		case errors.Is(err, ebs.ErrNotFound) && lagging:
 			return false, nil
+		case errors.Is(err, ebs.ErrAttachedElsewhere) && lagging && att.State == ebs.Attaching:
+			return false, nil // EC2 has accepted ours, so that the other one is over
 		case err != nil:
 			return false, err
 		case now == nil && lagging && att.State == ebs.Attaching:
