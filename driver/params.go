@@ -104,6 +104,7 @@ type volumeParameters struct {
 	iopsPerGB       int32
 	raiseIOPS       bool // allowAutoIOPSPerGBIncrease
 	iopsFollowSize  bool // allowAutoIOPSIncreaseOnModify
+	iopsStay        bool // IOPS are another type's: within this type's limits
 	throughputMiBps int32
 	encrypted       bool
 	kmsKeyID        string
@@ -230,6 +231,13 @@ func (p volumeParameters) volumeContext(hasSource bool) map[string]string {
 // must serve every size, as in AWS's driver and in Kubernetes' own before it; a
 // result below the minimum is raised only where the class allows it.
 func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
+	l, _ := ebs.LimitsOf(p.volumeType)
+	if p.iopsStay && l.MaxIOPS != 0 {
+		p.raiseIOPS, p.iopsPerGB = true, min(p.iopsPerGB, l.MaxIOPSPerGiB)
+		if p.iops != 0 && size != 0 {
+			p.iops = max(l.MinIOPS, min(p.iops, l.MaxIOPSOf(size)))
+		}
+	}
 	if p.iopsPerGB == 0 {
 		return p.iops, nil
 	}

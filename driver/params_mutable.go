@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,6 +101,9 @@ func parseMutableParameters(params map[string]string) (mutableParameters, error)
 // as far as it has no such numbers.
 func (p volumeParameters) overriddenBy(m mutableParameters) volumeParameters {
 	if m.volumeType != "" {
+		if m.volumeType != p.volumeType && m.iops == 0 && m.iopsPerGB == 0 {
+			p = p.withIOPSOfType(p.volumeType)
+		}
 		p.volumeType = m.volumeType
 		l, _ := ebs.LimitsOf(m.volumeType)
 		if l.MaxIOPS == 0 {
@@ -117,6 +121,18 @@ func (p volumeParameters) overriddenBy(m mutableParameters) volumeParameters {
 	}
 	if m.iopsFollowSize != nil {
 		p.iopsFollowSize = *m.iopsFollowSize
+		// As when a volume is modified, see ebs.Modification.
+		p.raiseIOPS = p.raiseIOPS || *m.iopsFollowSize && m.iopsPerGB != 0
+	}
+	return p
+}
+
+// withIOPSOfType has the IOPS that a volume of a type would have stay, within
+// the limits of the type that it gets instead: as when it is modified.
+func (p volumeParameters) withIOPSOfType(t ebs.VolumeType) volumeParameters {
+	p.iopsStay = true
+	if l, _ := ebs.LimitsOf(t); p.iops == 0 && p.iopsPerGB == 0 {
+		p.iops = cmp.Or(l.DefaultIOPS, ebs.DefaultIOPS)
 	}
 	return p
 }

@@ -107,9 +107,9 @@ func (m Modification) iopsWish() string {
 	return ""
 }
 
-// defaultIOPS is what EC2 gives an io1 or io2 volume that had no IOPS of its own before.
+// DefaultIOPS is what EC2 gives an io1 or io2 volume that had no IOPS of its own before.
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyVolume.html
-const defaultIOPS = 3000
+const DefaultIOPS = 3000
 
 // Target is the shape that a volume of a shape and with tags is to have; equal to
 // now where there is nothing to change. ErrOutOfRange where the type does not
@@ -183,7 +183,7 @@ func (m Modification) iops(now, to Shape, tags map[string]string) (int32, error)
 	case l.MaxIOPS == 0:
 		return 0, nil
 	case to.Type != now.Type && now.IOPS == 0:
-		return defaultIOPS, nil
+		return DefaultIOPS, nil
 	}
 	stay := now.IOPS
 	if to.Type != now.Type {
