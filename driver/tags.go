@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"text/template"
+	"text/template/parse"
 	"unicode/utf8"
 
 	"github.com/holdfast-dev/holdfast/internal/ebs"
@@ -203,11 +204,32 @@ func fillTemplate(text string, fields map[string]string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("template: %w", err)
 	}
+	for _, part := range t.Templates() {
+		if loops(part.Root) {
+			return "", errors.New("template: range is not available")
+		}
+	}
 	var out boundedBuilder
 	if err := t.Execute(&out, fields); err != nil {
 		return "", fmt.Errorf("template: %w", err)
 	}
 	return out.String(), nil
+}
+
+// loops says whether a template has a range: over a number it would go on for
+// ages, and nothing can end it.
+func loops(n parse.Node) bool {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		return n != nil && slices.ContainsFunc(n.Nodes, loops)
+	case *parse.IfNode:
+		return loops(n.List) || loops(n.ElseList)
+	case *parse.WithNode:
+		return loops(n.List) || loops(n.ElseList)
+	case *parse.RangeNode:
+		return true
+	}
+	return false
 }
 
 // boundedBuilder refuses to grow beyond maxTemplateOutput.
