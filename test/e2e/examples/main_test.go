@@ -153,13 +153,14 @@ func TestReadmesNameTheirFiles(t *testing.T) {
 	}
 }
 
-// deleteClasses deletes the cluster-scoped objects of an example.
+// deleteClasses deletes the cluster-scoped objects of an example. It does not wait:
+// a VolumeAttributesClass goes with the last claim that names it.
 func (x *example) deleteClasses() {
 	for _, f := range x.manifests() {
 		if !strings.HasPrefix(f, "10-") {
 			continue
 		}
-		if out, err := x.Kubectl(context.Background(), "delete", "-f", filepath.Join(x.dir, f), "--ignore-not-found"); err != nil {
+		if out, err := x.Kubectl(context.Background(), "delete", "-f", filepath.Join(x.dir, f), "--ignore-not-found", "--wait=false"); err != nil {
 			x.T.Errorf("delete classes: %v\n%s", err, out)
 		}
 	}
