@@ -57,10 +57,11 @@ images: packages tools ## Write container image tars into out/images
 
 ##@ Test
 .PHONY: test test-all lint test-unit test-race test-root test-envtest test-sanity test-node test-e2e conformance test-sandbox
-test: packages tools ## What CI runs: lint, unit, adapter, root, API server, csi-sanity, node in a VM, e2e in one sandbox
+test: packages tools ## What CI runs: lint, unit, adapter, root, API server, csi-sanity, node in a VM, e2e, half of Kubernetes' suite
 	@$(MAKE) --no-print-directory lint test-root test-envtest test-sanity test-node test-e2e
-test-all: packages tools ## Everything: make test, the race detector, and the tests of the sandbox itself
-	@$(MAKE) --no-print-directory lint test-root test-race test-envtest test-sanity test-node test-e2e test-sandbox
+	@$(MAKE) --no-print-directory conformance HALF=quick
+test-all: packages tools ## Everything: make test, the race detector, all of Kubernetes' suite, and the tests of the sandbox itself
+	@$(MAKE) --no-print-directory lint test-root test-race test-envtest test-sanity test-node test-e2e conformance test-sandbox
 lint: go-version ## Check format, vet and lint
 	@go tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...
 test-unit: go-version ## Unit tests, and the AWS SDK against the simulator (needs no root)
