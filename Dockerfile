@@ -1,6 +1,7 @@
-# Holdfast's two images, for those who have Docker or BuildKit:
+# Holdfast's three images, for those who have Docker or BuildKit:
 #
 #   docker build --target controller -t ghcr.io/holdfast-dev/holdfast-driver:v0.1.0 .
+#   docker build --target manager    -t ghcr.io/holdfast-dev/holdfast-manager:v0.1.0 .
 #   docker build --target node       -t ghcr.io/holdfast-dev/holdfast-driver-node:v0.1.0 .
 #
 # What goes into them is listed once, in internal/image/catalog: `make images`
@@ -17,12 +18,18 @@ COPY . .
 ARG VERSION=v0.1.0
 ENV CGO_ENABLED=0
 RUN go run ./cmd/images rootfs --version "$VERSION" driver /rootfs/controller \
- && go run ./cmd/images rootfs --version "$VERSION" driver-node /rootfs/node
+ && go run ./cmd/images rootfs --version "$VERSION" driver-node /rootfs/node \
+ && go run ./cmd/images rootfs --version "$VERSION" manager /rootfs/manager
 
 FROM scratch AS controller
 COPY --from=build /rootfs/controller/ /
 USER 65532:65532
 ENTRYPOINT ["/holdfast-driver"]
+
+FROM scratch AS manager
+COPY --from=build /rootfs/manager/ /
+USER 65532:65532
+ENTRYPOINT ["/holdfast-manager"]
 
 FROM scratch AS node
 COPY --from=build /rootfs/node/ /

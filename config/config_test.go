@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -49,7 +51,11 @@ func render(t *testing.T, dir string) []object {
 	if err != nil {
 		t.Fatalf("kustomize %s: %v", dir, err)
 	}
-	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known)); err != nil {
+		t.Fatal(err)
+	}
+	strict := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
 	var objects []object
 	for _, r := range resources.Resources() {
 		raw, err := r.AsYAML()
@@ -97,7 +103,7 @@ func pods(objects []object) map[string]corev1.PodSpec {
 
 func TestEveryContainerIsPinnedBoundedAndConfined(t *testing.T) {
 	built := catalog.Refs(version.Version)
-	for _, dir := range kustomizations {
+	for _, dir := range append(slices.Clone(kustomizations), "guardrails") {
 		for owner, pod := range pods(render(t, dir)) {
 			for _, c := range pod.Containers {
 				at := fmt.Sprintf("%s: %s: container %s", dir, owner, c.Name)
@@ -121,19 +127,29 @@ func TestEveryContainerIsPinnedBoundedAndConfined(t *testing.T) {
 	}
 }
 
-// The controller's Pod passes Pod Security "restricted", whatever its namespace
-// enforces. See https://kubernetes.io/docs/concepts/security/pod-security-standards/.
-func TestControllerIsRestricted(t *testing.T) {
-	pod := pods(render(t, "default"))["Deployment/holdfast-controller"]
+// The Pods of controller and manager pass Pod Security "restricted", whatever
+// their namespace enforces. See
+// https://kubernetes.io/docs/concepts/security/pod-security-standards/.
+func TestControllerAndManagerAreRestricted(t *testing.T) {
+	for dir, owner := range map[string]string{"default": "Deployment/holdfast-controller", "guardrails": "Deployment/holdfast-manager"} {
+		t.Run(owner, func(t *testing.T) { checkRestricted(t, pods(render(t, dir))[owner]) })
+	}
+}
+
+func checkRestricted(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	if len(pod.Containers) == 0 {
+		t.Fatal("there is no such Pod")
+	}
 	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
-		t.Error("the controller shares a namespace of the host")
+		t.Error("the Pod shares a namespace of the host")
 	}
 	s := pod.SecurityContext
 	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 {
-		t.Error("the controller may run as root")
+		t.Error("the Pod may run as root")
 	}
 	if s == nil || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		t.Error("the controller runs without the runtime's seccomp profile")
+		t.Error("the Pod runs without the runtime's seccomp profile")
 	}
 	for _, v := range pod.Volumes {
 		if v.EmptyDir == nil && v.Projected == nil && v.Secret == nil && v.ConfigMap == nil {
@@ -220,7 +236,32 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-snapshotter: volumesnapshotcontents.snapshot.storage.k8s.io get list patch watch",
 		"holdfast-snapshotter: volumesnapshotcontents/status.snapshot.storage.k8s.io patch update",
 	}
+	wantOf := map[string][]string{"guardrails": {
+		"holdfast-manager: events.events.k8s.io create patch",
+		"holdfast-manager: events.events.k8s.io create patch",
+		"holdfast-manager: leases.coordination.k8s.io create",
+		"holdfast-manager: leases.coordination.k8s.io get update",
+		"holdfast-manager: mutatingwebhookconfigurations.admissionregistration.k8s.io get patch",
+		"holdfast-manager: namespaces get list watch",
+		"holdfast-manager: persistentvolumeclaims get list patch watch",
+		"holdfast-manager: poddisruptionbudgets.policy get list watch",
+		"holdfast-manager: secrets create",
+		"holdfast-manager: secrets get update",
+		"holdfast-manager: statefulsets.apps get list watch",
+		"holdfast-manager: storageclasses.storage.k8s.io get list watch",
+		"holdfast-manager: storagepolicies.holdfast.dev get list watch",
+		"holdfast-manager: storagepolicies/status.holdfast.dev patch",
+		"holdfast-manager: subjectaccessreviews.authorization.k8s.io create",
+		"holdfast-manager: tokenreviews.authentication.k8s.io create",
+		"holdfast-manager: validatingwebhookconfigurations.admissionregistration.k8s.io get patch",
+		"holdfast-manager: volumesnapshotclasses.snapshot.storage.k8s.io get list watch",
+		"holdfast-manager: volumesnapshots.snapshot.storage.k8s.io get list watch",
+		"holdfast-policy-override: storagepolicies.holdfast.dev override",
+	}}
 	for _, dir := range kustomizations {
+		wantOf[dir] = want
+	}
+	for dir, want := range wantOf {
 		var got []string
 		for _, o := range render(t, dir) {
 			switch r := o.typed.(type) {

@@ -150,7 +150,7 @@ func (c *Cluster) Rollout(ctx context.Context, timeout time.Duration) error {
 
 // images are what Holdfast's Pods and the tests' Pods run. The sandbox has a
 // pause image of its own, and runs the snapshot-controller as a process.
-const images = "driver,driver-node,csi-provisioner,csi-attacher,csi-resizer,csi-snapshotter,busybox"
+const images = "driver,driver-node,manager,csi-provisioner,csi-attacher,csi-resizer,csi-snapshotter,busybox"
 
 // buildImages writes the image tars that are not up to date and returns their paths.
 func (c *Cluster) buildImages(ctx context.Context, out io.Writer) ([]string, error) {

@@ -34,6 +34,7 @@ type entry struct {
 var entries = slices.Concat([]entry{
 	{"driver", "the driver's controller half: binary and CA certificates", ours("holdfast-driver"), controllerImage, false},
 	{"driver-node", "the driver's node half: binary and file system tools", ours("holdfast-driver-node"), nodeImage, false},
+	{"manager", "the manager: one binary", ours("holdfast-manager"), managerImage, false},
 	{"pause", "stand-in for the container that holds a Pod's namespaces", fixed("registry.k8s.io/pause:3.10"), pauseImage, false},
 	{"busybox", "stand-in for busybox, from this machine's static busybox", fixed("docker.io/library/busybox:1.37"), busyboxImage, false},
 }, toolchainEntries(), suiteEntries())
@@ -131,6 +132,19 @@ func driverLabels(version, title string) map[string]string {
 		"org.opencontainers.image.source":   "https://github.com/holdfast-dev/holdfast",
 		"org.opencontainers.image.licenses": "Apache-2.0",
 	}
+}
+
+func managerImage(ctx context.Context, s *source) (image.Image, error) {
+	manager, err := s.goBinary(ctx, "./cmd/holdfast-manager", versionFlag(s.version))
+	if err != nil {
+		return image.Image{}, err
+	}
+	return image.Image{
+		Files:      []image.File{{Path: "/holdfast-manager", Mode: 0o755, Source: manager}},
+		Entrypoint: []string{"/holdfast-manager"},
+		User:       nonroot,
+		Labels:     driverLabels(s.version, "Holdfast manager"),
+	}, nil
 }
 
 func controllerImage(ctx context.Context, s *source) (image.Image, error) {
