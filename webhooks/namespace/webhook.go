@@ -61,7 +61,7 @@ func decode(raw []byte) (*corev1.Namespace, error) {
 	return n, nil
 }
 
-// listed bounds the claims that a refusal names.
+// listed bounds the findings of each action that an answer names.
 const listed = 5
 
 // delete judges every claim that would go with a namespace.
@@ -73,8 +73,7 @@ func (h *Webhook) delete(ctx context.Context, policies []*policy.Policy, n *core
 	if err != nil {
 		return admit.Answer{}, err
 	}
-	var answer admit.Answer
-	denied := 0
+	var found []policy.Finding
 	for i := range claims {
 		c := &claims[i]
 		if c.DeletionTimestamp != nil || claim.OfPod(c) {
@@ -84,16 +83,30 @@ func (h *Webhook) delete(ctx context.Context, policies []*policy.Policy, n *core
 		if err != nil {
 			return admit.Answer{}, err
 		}
-		for _, f := range findings {
-			if denied++; denied <= listed {
-				answer.Findings = append(answer.Findings, f)
-			}
-		}
+		found = append(found, findings...)
 	}
-	if more := denied - listed; more > 0 {
-		answer.Warnings = append(answer.Warnings, fmt.Sprintf("namespace %s has %d further claims that are protected alike", n.Name, more))
+	told, more := first(found)
+	answer := admit.Answer{Findings: told}
+	if more > 0 {
+		answer.Warnings = append(answer.Warnings, fmt.Sprintf("namespace %s has %d further findings alike", n.Name, more))
 	}
 	return answer, nil
+}
+
+// first keeps the first findings of each action, and says how many more there
+// are. What is only audited must not push out what is denied: the namespace
+// would go with its claims.
+func first(found []policy.Finding) (told []policy.Finding, more int) {
+	kept := map[v1alpha1.Action]int{}
+	for _, f := range found {
+		if kept[f.Action] == listed {
+			more++
+			continue
+		}
+		kept[f.Action]++
+		told = append(told, f)
+	}
+	return told, more
 }
 
 // mayOverride asks for the right to override where the namespace is opened up.

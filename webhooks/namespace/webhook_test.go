@@ -1,0 +1,22 @@
+package namespace
+
+import (
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/policy"
+)
+
+// TestDeniedIsNotPushedOut: a claim that must stay counts also where many others
+// come before it that are only audited, or warned of.
+func TestDeniedIsNotPushedOut(t *testing.T) {
+	var found []policy.Finding
+	for range 2 * listed {
+		found = append(found, policy.Finding{Action: v1alpha1.Audit}, policy.Finding{Action: v1alpha1.Warn})
+	}
+	told, more := first(append(found, policy.Finding{Action: v1alpha1.Deny}))
+	v := policy.Judge(told)
+	if len(v.Denied) != 1 || len(v.Audited) != listed || len(v.Warned) != listed || more != 2*listed {
+		t.Errorf("%d denied, %d warned, %d audited are told and %d more; want 1, %d, %d and %d", len(v.Denied), len(v.Warned), len(v.Audited), more, listed, listed, 2*listed)
+	}
+}
