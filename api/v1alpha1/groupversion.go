@@ -10,7 +10,7 @@ import (
 var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &StoragePolicy{}, &StoragePolicyList{})
+	s.AddKnownTypes(GroupVersion, &StoragePolicy{}, &StoragePolicyList{}, &SnapshotSchedule{}, &SnapshotScheduleList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

@@ -9,8 +9,8 @@ import (
 
 // StoragePolicy says what the claims, classes and StatefulSets that it matches
 // may be, and what of them may be deleted. The guardrails of all matching
-// policies apply; where only one policy can act (defaults), the highest
-// priority does.
+// policies apply; where only one policy can act (defaults, expansion,
+// orphans), the highest priority does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -31,7 +31,8 @@ type StoragePolicy struct {
 	// spec is what the policy asks for.
 	// +required
 	Spec StoragePolicySpec `json:"spec"`
-	// status is what the manager found. It is written at most once a minute.
+	// status is what the manager found. It is written soon after the spec
+	// changes, and else at most once a minute.
 	// +optional
 	Status StoragePolicyStatus `json:"status,omitzero"`
 }
@@ -47,7 +48,8 @@ type StoragePolicyList struct {
 
 // StoragePolicySpec is what a policy asks for.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.guardrails)",message="a policy without defaults and guardrails does nothing: give one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.defaults) || !has(self.match) || (size(self.match.?storageClassNames.orValue([])) == 0 && size(self.match.?provisioners.orValue([])) == 0)",fieldPath=".defaults",message="defaults are for claims that name no class, and match.storageClassNames and match.provisioners leave these out: put the defaults into a policy of their own"
+// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.guardrails) || has(self.expansion) || has(self.orphans) || has(self.snapshots)",message="a policy without defaults, guardrails, expansion, orphans and snapshots does nothing: give one of them"
 type StoragePolicySpec struct {
 	// priority decides where only one policy can act: the higher number wins. At
 	// a tie the name that sorts first wins and both policies get the condition
@@ -56,7 +58,7 @@ type StoragePolicySpec struct {
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
-	Priority int32 `json:"priority"`
+	Priority int32 `json:"priority,omitempty"`
 	// match says what the policy is about; what is left out matches everything.
 	// System namespaces (kube-system, kube-public, kube-node-lease,
 	// holdfast-system) are never matched.
@@ -68,6 +70,15 @@ type StoragePolicySpec struct {
 	// guardrails are the rules that objects are held to.
 	// +optional
 	Guardrails *Guardrails `json:"guardrails,omitempty"`
+	// expansion says when and how far the volumes of claims grow online.
+	// +optional
+	Expansion *PolicyExpansion `json:"expansion,omitempty"`
+	// orphans say what becomes of claims that StatefulSets leave behind.
+	// +optional
+	Orphans *PolicyOrphans `json:"orphans,omitempty"`
+	// snapshots are the schedules by which claims are copied.
+	// +optional
+	Snapshots *PolicySnapshots `json:"snapshots,omitempty"`
 	// exemptions let some objects off some rules, with a reason and until a day.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
@@ -111,7 +122,7 @@ type PolicyDefaults struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
-	StorageClassName string `json:"storageClassName"`
+	StorageClassName string `json:"storageClassName,omitempty"`
 }
 
 // RetentionAction is what becomes of a claim.
@@ -185,10 +196,10 @@ type Guardrails struct {
 type RuleOverride struct {
 	// rule is the rule.
 	// +required
-	Rule Rule `json:"rule"`
+	Rule Rule `json:"rule,omitempty"`
 	// action is what happens where the rule does not hold.
 	// +required
-	Action Action `json:"action"`
+	Action Action `json:"action,omitempty"`
 }
 
 // StorageClassRules are rules for StorageClasses.
@@ -203,7 +214,7 @@ type StorageClassRules struct {
 	// +listType=set
 	// +optional
 	Allowed []string `json:"allowed,omitempty"`
-	// inTreeProvisioners, when Forbidden, refuses classes of kubernetes.io/…
+	// inTreeProvisioners set to Forbidden refuses classes of kubernetes.io/…
 	// provisioners other than kubernetes.io/no-provisioner.
 	// +optional
 	InTreeProvisioners Permission `json:"inTreeProvisioners,omitempty"`
@@ -221,7 +232,7 @@ type StorageClassRules struct {
 	// +kubebuilder:validation:Enum=WaitForFirstConsumer;Immediate
 	// +optional
 	VolumeBindingMode storagev1.VolumeBindingMode `json:"volumeBindingMode,omitempty"`
-	// allowVolumeExpansion, when Required, refuses classes that do not let
+	// allowVolumeExpansion set to Required refuses classes that do not let
 	// volumes grow.
 	// +optional
 	AllowVolumeExpansion Requirement `json:"allowVolumeExpansion,omitempty"`
@@ -230,8 +241,9 @@ type StorageClassRules struct {
 	// +optional
 	ReclaimPolicy corev1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	// maxIOPS is the most IOPS that an EBS class may give a volume: by its
-	// parameter iops, or by iopsPerGB at the size of the claim. Classes of other
-	// provisioners are not judged.
+	// parameter iops, or by iopsPerGB at the size of the claim. On a claim it is
+	// judged for the VolumeAttributesClass that it names too. Classes of other
+	// drivers are not judged.
 	// +kubebuilder:validation:Minimum=100
 	// +optional
 	MaxIOPS int32 `json:"maxIOPS,omitempty"`
@@ -259,14 +271,14 @@ type ParameterRule struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
 	// values are the values of which the parameter must have one.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +listType=set
 	// +required
-	Values []string `json:"values"`
+	Values []string `json:"values,omitempty"`
 	// provisioners are those whose classes are judged; by default
 	// ebs.csi.aws.com and kubernetes.io/aws-ebs.
 	// +kubebuilder:validation:MaxItems=16
@@ -294,7 +306,7 @@ type SnapshotClassRules struct {
 	// deletionPolicy is the deletion policy that the class of a snapshot must have.
 	// +kubebuilder:validation:Enum=Retain;Delete
 	// +required
-	DeletionPolicy string `json:"deletionPolicy"`
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
 }
 
 // ClaimRules are rules for claims.
@@ -303,9 +315,13 @@ type SnapshotClassRules struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.minSize) || !has(self.maxSize) || quantity(string(self.minSize)).compareTo(quantity(string(self.maxSize))) <= 0",fieldPath=".minSize",message="minSize is above maxSize: no claim could keep both"
 type ClaimRules struct {
 	// minSize is the least that a claim may ask for.
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="minSize is no quantity: write it as 20Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="minSize must be above 0"
 	// +optional
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
 	// maxSize is the most that a claim may ask for.
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="maxSize is no quantity: write it as 20Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxSize must be above 0"
 	// +optional
 	MaxSize *resource.Quantity `json:"maxSize,omitempty"`
 	// maxGrowthPercent is the most that one change may grow a claim, in percent
@@ -346,7 +362,7 @@ type StatefulSetRules struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	MinTerminationGracePeriodSeconds int64 `json:"minTerminationGracePeriodSeconds,omitempty"`
-	// podDisruptionBudget, when Required, asks for a PodDisruptionBudget that
+	// podDisruptionBudget set to Required asks for a PodDisruptionBudget that
 	// selects the set's Pods. It only ever warns: budgets are often applied
 	// after the set.
 	// +optional
@@ -373,7 +389,7 @@ type DeletionRules struct {
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=31536000
 	// +optional
-	SnapshotNotOlderThanSeconds *int32 `json:"snapshotNotOlderThanSeconds,omitempty"`
+	SnapshotNotOlderThanSeconds int32 `json:"snapshotNotOlderThanSeconds,omitempty"`
 }
 
 // DefaultSnapshotAgeSeconds is how old a snapshot may be where a policy does not say.
@@ -409,7 +425,7 @@ type ScaleDownRules struct {
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=31536000
 	// +required
-	SnapshotNotOlderThanSeconds int32 `json:"snapshotNotOlderThanSeconds"`
+	SnapshotNotOlderThanSeconds int32 `json:"snapshotNotOlderThanSeconds,omitempty"`
 }
 
 // Exemption lets objects off rules. It names what it is for: one that names
@@ -432,16 +448,20 @@ type Exemption struct {
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
-	Reason string `json:"reason"`
-	// until is when the exemption ends. From then on the rules apply again, and
-	// the condition ExemptionsCurrent says so.
+	Reason string `json:"reason,omitempty"`
+	// until is when the exemption ends, as 2027-01-31T00:00:00Z or with an offset
+	// such as +02:00. From then on the rules apply again, and the condition
+	// ExemptionsCurrent says so.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	// +required
 	Until metav1.Time `json:"until"`
 }
 
-// Rule is the name of one rule: the path of its field below guardrails.
+// Rule is the name of one rule: the path of its field below guardrails, or below
+// spec for snapshots.required.
 //
-// +kubebuilder:validation:Enum=storageClass.allowed;storageClass.inTreeProvisioners;storageClass.parameters;storageClass.volumeBindingMode;storageClass.allowVolumeExpansion;storageClass.reclaimPolicy;storageClass.maxIOPS;attributesClass.allowed;snapshotClass.deletionPolicy;claim.minSize;claim.maxSize;claim.maxGrowthPercent;claim.accessModes;claim.volumeModes;statefulSet.whenDeleted;statefulSet.whenScaled;statefulSet.minTerminationGracePeriodSeconds;statefulSet.podDisruptionBudget;deletion;scaleDown
+// +kubebuilder:validation:Enum=storageClass.allowed;storageClass.inTreeProvisioners;storageClass.parameters;storageClass.volumeBindingMode;storageClass.allowVolumeExpansion;storageClass.reclaimPolicy;storageClass.maxIOPS;attributesClass.allowed;snapshotClass.deletionPolicy;claim.minSize;claim.maxSize;claim.maxGrowthPercent;claim.accessModes;claim.volumeModes;statefulSet.whenDeleted;statefulSet.whenScaled;statefulSet.minTerminationGracePeriodSeconds;statefulSet.podDisruptionBudget;deletion;scaleDown;snapshots.required
 type Rule string
 
 // The rules.
@@ -466,17 +486,20 @@ const (
 	RuleSetDisruptionBudget Rule = "statefulSet.podDisruptionBudget"
 	RuleDeletion            Rule = "deletion"
 	RuleScaleDown           Rule = "scaleDown"
+	RuleSnapshotsRequired   Rule = "snapshots.required"
 )
 
 // StoragePolicyStatus is what the manager found.
 type StoragePolicyStatus struct {
 	// conditions say how the policy does: Ready, Conflicting, DefaultShadowed,
-	// ExemptionsCurrent.
+	// ExemptionsCurrent; of one that gives schedules also SchedulesGiven and
+	// SchedulesEdited.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the rest is about.
+	// +kubebuilder:validation:Minimum=1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// matchedClaims is how many claims the policy matches.
@@ -495,6 +518,10 @@ type StoragePolicyStatus struct {
 	// +listType=set
 	// +optional
 	CompliantStorageClasses []string `json:"compliantStorageClasses,omitempty"`
+	// orphans are the claims left behind that the policy acts on; absent where it
+	// says nothing of them.
+	// +optional
+	Orphans *OrphanReport `json:"orphans,omitempty"`
 	// lastScanTime is when what exists was last judged.
 	// +optional
 	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
@@ -502,19 +529,31 @@ type StoragePolicyStatus struct {
 
 // Violation is one object that breaks one rule.
 type Violation struct {
-	// kind of the object.
-	Kind string `json:"kind"`
-	// namespace of the object, empty for a kind without.
+	// kind is the kind of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Kind string `json:"kind,omitempty"`
+	// namespace is the namespace of the object; absent for a kind without.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// name of the object.
-	Name string `json:"name"`
-	// rule that is broken.
-	Rule Rule `json:"rule"`
-	// action that the rule has now.
-	Action Action `json:"action"`
+	// name is the name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name,omitempty"`
+	// rule is the rule that is broken.
+	// +required
+	Rule Rule `json:"rule,omitempty"`
+	// action is what happens now where the rule does not hold.
+	// +required
+	Action Action `json:"action,omitempty"`
 	// message says what was found, what is wanted and what to do.
-	Message string `json:"message"`
+	// +kubebuilder:validation:MinLength=1
+	// +required
+	Message string `json:"message,omitempty"`
 }
 
 // Conditions of a StoragePolicy.

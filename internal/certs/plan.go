@@ -24,6 +24,14 @@ type wish struct {
 	rotate string
 	// while is how long a change takes to be seen by everybody.
 	while time.Duration
+	// told is when the webhook configurations were last found to lack a CA, and
+	// were told of it; the zero time where they lacked none. A CA may be older:
+	// a leader may end between making it and telling, and configurations may be
+	// made again.
+	told time.Time
+	// before are the CAs that the webhook configurations were told of before all
+	// is made anew: replicas serve what was signed by them until they look.
+	before []*pair
 }
 
 // next takes at most one step. It answers the state after it, what the step
@@ -31,13 +39,14 @@ type wish struct {
 func next(now time.Time, s state, w wish) (after state, step string, look time.Duration, err error) {
 	signer := signerOf(s)
 	switch newest := last(s.trusted); {
-	case !s.serving.usable(now) || signer == nil || !signer.usable(now):
+	case !usable(now, s):
 		return begin(now, w)
-	case newest != signer && age(now, newest) >= w.while:
+	case newest != signer:
+		if wait := w.while - min(age(now, newest), now.Sub(w.told)); wait > 0 {
+			return s, "", wait, nil
+		}
 		s.serving, err = newest.issue(now, w.names)
 		return s, "serve a certificate of the next CA", w.while, wrap("issue a serving certificate", err)
-	case newest != signer:
-		return s, "", w.while - age(now, newest), nil
 	case len(s.trusted) > 1 && age(now, s.serving) >= w.while:
 		s.trusted = []*pair{signer}
 		return s, "trust the last CA no longer", soon(now, s, w), nil
@@ -52,7 +61,24 @@ func next(now time.Time, s state, w wish) (after state, step string, look time.D
 	return s, "", soon(now, s, w), nil
 }
 
-// begin makes everything anew: nothing that is there can be used.
+// usable says whether there is a certificate to serve, and a CA to go on with.
+func usable(now time.Time, s state) bool {
+	signer := signerOf(s)
+	return s.serving.usable(now) && signer.usable(now)
+}
+
+// nothingToServe says whether no replica can answer by what the Secret says:
+// there is no certificate, its key is lost, or it has ended.
+func nothingToServe(now time.Time, s state) bool {
+	return s.serving == nil || s.serving.key == nil || !now.Before(s.serving.cert.NotAfter)
+}
+
+// mostBefore bounds how many earlier CAs a beginning keeps, so that one that is
+// made again and again does not gather them without end.
+const mostBefore = 4
+
+// begin makes everything anew: nothing that is there can be used. What was
+// trusted before is trusted for a while still, unless it has ended.
 func begin(now time.Time, w wish) (state, string, time.Duration, error) {
 	ca, err := newCA(now)
 	if err != nil {
@@ -62,7 +88,9 @@ func begin(now time.Time, w wish) (state, string, time.Duration, error) {
 	if err != nil {
 		return state{}, "", 0, wrap("issue a serving certificate", err)
 	}
-	s := state{trusted: []*pair{ca}, serving: serving, rotated: w.rotate}
+	before := slices.DeleteFunc(slices.Clone(w.before), func(p *pair) bool { return !now.Before(p.cert.NotAfter) })
+	before = before[max(0, len(before)-mostBefore):]
+	s := state{trusted: append(before, ca), serving: serving, rotated: w.rotate}
 	return s, "make a CA and a serving certificate", soon(now, s, w), nil
 }
 

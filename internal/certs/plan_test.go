@@ -108,6 +108,14 @@ func TestSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	changing, _, _, err := next(start, settled, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toldLate := wanted
+	toldLate.told = start.Add(time.Hour - wanted.while + time.Second)
+	toldAgo := wanted
+	toldAgo.told = start.Add(time.Hour - wanted.while)
 	keyless := state{trusted: []*pair{{cert: settled.trusted[0].cert}}, serving: settled.serving}
 	for name, tc := range map[string]struct {
 		why  string
@@ -123,6 +131,10 @@ func TestSteps(t *testing.T) {
 		"request gone":  {"a request that is taken back is none", start, state{trusted: settled.trusted, serving: settled.serving, rotated: "x"}, wanted, ""},
 		"expired":       {"after a long sleep all is made anew", start.Add(3 * caLife), settled, wanted, "make a CA and a serving certificate"},
 		"not yet valid": {"also where the clock was set back", start.Add(-time.Hour), settled, wanted, "make a CA and a serving certificate"},
+		"told late":     {"the leader ended before it told of the next CA: nothing of it is served before all have seen it", start.Add(time.Hour), changing, toldLate, ""},
+		"told":          {"a while after", start.Add(time.Hour), changing, toldAgo, "serve a certificate of the next CA"},
+		"never lacked":  {"the leader before told of it", start.Add(time.Hour), changing, wanted, "serve a certificate of the next CA"},
+		"expired, late": {"where nobody is served nobody waits", start.Add(servingLife), changing, wish{names: wanted.names, while: wanted.while, told: start.Add(servingLife)}, "make a CA and a serving certificate"},
 		"foreign":       {"a certificate of a CA that nobody trusts", start, state{trusted: foreign.trusted, serving: settled.serving}, wanted, "make a CA and a serving certificate"},
 		"no key":        {"a CA whose key is lost can sign no more", start, keyless, wanted, "make a CA and a serving certificate"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ type Options struct {
 	// replicas; 0: two minutes.
 	While time.Duration
 	Clock clock.Clock
+	// Elected is closed when this replica leads; nil: it never does.
+	Elected <-chan struct{}
 }
 
 // defaultWhile is well above the seconds that a watch of an API server and our
@@ -124,11 +127,13 @@ func (s *Store) look(ctx context.Context) error {
 	return nil
 }
 
-// Rotator keeps the Secret and tells the API server whom to trust. The leader has it.
+// Rotator keeps the Secret and tells the API server whom to trust. Every replica
+// has one, and the leader's does it all.
 type Rotator struct {
 	client  client.Client
 	reader  client.Reader
 	options Options
+	told    time.Time // see wish
 }
 
 // NewRotator makes a rotator; reader must not be a cache.
@@ -136,14 +141,23 @@ func NewRotator(c client.Client, reader client.Reader, o Options) *Rotator {
 	return &Rotator{client: c, reader: reader, options: o.withDefaults()}
 }
 
-// NeedLeaderElection says that one replica changes the Secret.
-func (r *Rotator) NeedLeaderElection() bool { return true }
+// NeedLeaderElection says that every replica can begin.
+func (r *Rotator) NeedLeaderElection() bool { return false }
 
-// Start keeps the certificates until ctx ends.
+// Start keeps the certificates until ctx ends: the leader takes every step, the
+// others begin where there is nothing that can be served. They may not wait for
+// the leader: it may be one that keeps no certificates, told of a folder, and
+// goes only when another replica is ready.
 func (r *Rotator) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	return every(ctx, r.options.Clock, func() time.Duration {
-		pause, err := r.Step(ctx)
+		step := r.Begin
+		select {
+		case <-r.options.Elected:
+			step = r.Step
+		default:
+		}
+		pause, err := step(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				log.Error(err, "Keep the webhook's certificate, trying again", "after", lookEvery.String())
@@ -154,40 +168,72 @@ func (r *Rotator) Start(ctx context.Context) error {
 	})
 }
 
-// Step takes at most one step and answers when to look again.
-//
-//	the configurations did not trust all CAs    they do now; nothing else for a while
-//	else                                        the next step of the plan
-func (r *Rotator) Step(ctx context.Context) (time.Duration, error) {
-	secret := &corev1.Secret{}
-	err := r.reader.Get(ctx, r.options.Secret, secret)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
-		return 0, fmt.Errorf("read secret %s: %w", r.options.Secret, err)
+// Begin makes a CA and a serving certificate where the Secret has none that can
+// be served, and answers when to look again. All else is the leader's to judge,
+// also a certificate that is not yet valid: by whose clock, one replica alone
+// cannot tell.
+func (r *Rotator) Begin(ctx context.Context) (time.Duration, error) {
+	secret, now, absent, err := r.read(ctx)
+	if err != nil || !nothingToServe(r.options.Clock.Now(), now) {
+		return lookEvery, err
 	}
-	log := logr.FromContextOrDiscard(ctx)
-	now, err := fromSecret(secret)
-	if err != nil { // begin anew: what cannot be read can serve nobody
-		log.Error(err, "The webhook's certificates cannot be read, making new ones", "secret", r.options.Secret.String())
-		now = state{}
+	look, err := r.step(ctx, secret, now, absent)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return lookEvery, nil // another replica has begun
+	}
+	return look, err
+}
+
+// Step has the configurations trust all CAs, takes at most one step of the plan
+// and answers when to look again.
+func (r *Rotator) Step(ctx context.Context) (time.Duration, error) {
+	secret, now, absent, err := r.read(ctx)
+	if err != nil {
+		return 0, err
 	}
 	told, err := r.tell(ctx, now.trusted)
 	if err != nil {
 		return 0, err
 	}
-	if told && len(now.trusted) > 1 {
-		return r.options.While, nil
+	if told {
+		r.told = r.options.Clock.Now()
 	}
-	after, step, look, err := next(r.options.Clock.Now(), now, wish{
-		names: r.options.Names, rotate: secret.Annotations[AnnotationRotate], while: r.options.While,
-	})
+	return r.step(ctx, secret, now, absent)
+}
+
+// read answers the Secret and what it says; nothing, where that cannot be read:
+// it can serve nobody.
+func (r *Rotator) read(ctx context.Context) (secret *corev1.Secret, now state, absent bool, err error) {
+	secret = &corev1.Secret{}
+	err = r.reader.Get(ctx, r.options.Secret, secret)
+	absent = apierrors.IsNotFound(err)
+	if err != nil && !absent {
+		return nil, state{}, false, fmt.Errorf("read secret %s: %w", r.options.Secret, err)
+	}
+	if now, err = fromSecret(secret); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "The webhook's certificates cannot be read, making new ones", "secret", r.options.Secret.String())
+		now = state{}
+	}
+	return secret, now, absent, nil
+}
+
+// step takes at most one step of the plan.
+func (r *Rotator) step(ctx context.Context, secret *corev1.Secret, now state, absent bool) (time.Duration, error) {
+	w := wish{names: r.options.Names, rotate: secret.Annotations[AnnotationRotate], while: r.options.While, told: r.told}
+	if !usable(r.options.Clock.Now(), now) {
+		var err error
+		if w.before, err = r.trusted(ctx); err != nil {
+			return 0, err
+		}
+	}
+	after, step, look, err := next(r.options.Clock.Now(), now, w)
 	if err != nil || step == "" {
 		return look, err
 	}
 	if err := r.save(ctx, secret, absent, after); err != nil {
 		return 0, err
 	}
-	log.Info("Webhook certificates changed", "step", step, "until", after.serving.cert.NotAfter.UTC().Format(time.RFC3339), "trusted", len(after.trusted))
+	logr.FromContextOrDiscard(ctx).Info("Webhook certificates changed", "step", step, "until", after.serving.cert.NotAfter.UTC().Format(time.RFC3339), "trusted", len(after.trusted))
 	_, err = r.tell(ctx, after.trusted)
 	return look, err
 }
@@ -217,40 +263,85 @@ func (r *Rotator) tell(ctx context.Context, trusted []*pair) (told bool, err err
 	for _, ca := range trusted {
 		bundle.Write(ca.certPEM())
 	}
-	validating, mutating := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
-	one, err := r.patch(ctx, validating, func() (clients []*admissionregistrationv1.WebhookClientConfig) {
-		for i := range validating.Webhooks {
-			clients = append(clients, &validating.Webhooks[i].ClientConfig)
+	for _, c := range configurations() {
+		changed, err := r.patch(ctx, c, bundle.Bytes())
+		if err != nil {
+			return false, err
 		}
-		return clients
-	}, bundle.Bytes())
-	if err != nil {
-		return false, err
+		told = told || changed
 	}
-	other, err := r.patch(ctx, mutating, func() (clients []*admissionregistrationv1.WebhookClientConfig) {
-		for i := range mutating.Webhooks {
-			clients = append(clients, &mutating.Webhooks[i].ClientConfig)
+	return told, nil
+}
+
+// configuration is one of the two that the API server asks by.
+type configuration struct {
+	object client.Object
+	// clients are those of the object's webhooks, as it was last read.
+	clients func() []*admissionregistrationv1.WebhookClientConfig
+}
+
+func configurations() []configuration {
+	validating, mutating := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
+	return []configuration{
+		{validating, func() (clients []*admissionregistrationv1.WebhookClientConfig) {
+			for i := range validating.Webhooks {
+				clients = append(clients, &validating.Webhooks[i].ClientConfig)
+			}
+			return clients
+		}},
+		{mutating, func() (clients []*admissionregistrationv1.WebhookClientConfig) {
+			for i := range mutating.Webhooks {
+				clients = append(clients, &mutating.Webhooks[i].ClientConfig)
+			}
+			return clients
+		}},
+	}
+}
+
+// get reads a configuration; one that is not there has no webhooks.
+func (r *Rotator) get(ctx context.Context, c configuration) error {
+	err := r.reader.Get(ctx, types.NamespacedName{Name: r.options.Configuration}, c.object)
+	return wrap("read webhook configuration "+r.options.Configuration, client.IgnoreNotFound(err))
+}
+
+// trusted are the CAs that the configurations trust now, each once. A bundle
+// that cannot be read vouches for nobody.
+func (r *Rotator) trusted(ctx context.Context) ([]*pair, error) {
+	var all []*pair
+	for _, c := range configurations() {
+		if err := r.get(ctx, c); err != nil {
+			return nil, err
 		}
-		return clients
-	}, bundle.Bytes())
-	return one || other, err
+		for _, of := range c.clients() {
+			told, err := parsePairs(of.CABundle, nil)
+			if err != nil {
+				continue
+			}
+			for _, ca := range told {
+				if !slices.ContainsFunc(all, func(p *pair) bool { return p.cert.Equal(ca.cert) }) {
+					all = append(all, ca)
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 // patch sets the bundle of every webhook of a configuration.
-func (r *Rotator) patch(ctx context.Context, o client.Object, clients func() []*admissionregistrationv1.WebhookClientConfig, bundle []byte) (changed bool, err error) {
-	if err := r.reader.Get(ctx, types.NamespacedName{Name: r.options.Configuration}, o); err != nil {
-		return false, wrap("read webhook configuration "+r.options.Configuration, client.IgnoreNotFound(err))
+func (r *Rotator) patch(ctx context.Context, c configuration, bundle []byte) (changed bool, err error) {
+	if err := r.get(ctx, c); err != nil {
+		return false, err
 	}
-	old := o.DeepCopyObject().(client.Object)
-	for _, c := range clients() {
-		if !bytes.Equal(c.CABundle, bundle) {
-			c.CABundle, changed = bundle, true
+	old := c.object.DeepCopyObject().(client.Object)
+	for _, of := range c.clients() {
+		if !bytes.Equal(of.CABundle, bundle) {
+			of.CABundle, changed = bundle, true
 		}
 	}
 	if !changed {
 		return false, nil
 	}
-	err = r.client.Patch(ctx, o, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
+	err = r.client.Patch(ctx, c.object, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
 	return true, wrap("tell webhook configuration "+r.options.Configuration+" whom to trust", client.IgnoreNotFound(err))
 }
 

@@ -47,8 +47,12 @@ func TestRotation(t *testing.T) {
 		}
 		return told(t, c, clk.Now(), store)
 	}
+	if n := step(); n != 2 {
+		t.Fatalf("%d CAs are trusted at the beginning, want ours and that of the one who answered before", n)
+	}
+	clk.Step(time.Minute)
 	if n := step(); n != 1 {
-		t.Fatalf("%d CAs are trusted at the beginning", n)
+		t.Fatalf("%d CAs are trusted a while after the beginning", n)
 	}
 	first := store.Expiry()
 	secret := &corev1.Secret{}
@@ -72,6 +76,31 @@ func TestRotation(t *testing.T) {
 	}
 	if n := step(); n != 1 {
 		t.Error("the same request began another rotation")
+	}
+	before, err := store.GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if n := step(); n != 2 {
+		t.Errorf("%d CAs are trusted after the Secret was deleted, want that of what replicas serve still, and the next", n)
+	}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "holdfast"}, validating); err != nil {
+		t.Fatal(err)
+	}
+	trusted, err := parsePairs(validating.Webhooks[0].ClientConfig.CABundle, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(t, clk.Now(), trusted, &pair{cert: before.Leaf}); err != nil {
+		t.Errorf("a replica that has not looked yet is not trusted: %v", err)
+	}
+	clk.Step(time.Minute)
+	if n := step(); n != 1 {
+		t.Errorf("%d CAs are trusted a while after the Secret was made again", n)
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 	// urgentGap is how far apart the calls for such look-ups are, so that many of
 	// them stay well below the 20 calls a second that EC2 gives each Describe.
 	// https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
-	urgentGap = 100 * time.Millisecond
+	urgentGap = 80 * time.Millisecond
 	// maxKeys is how many values the filters of one call may have.
 	// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
 	maxKeys = 200

@@ -88,7 +88,7 @@ func New(cfg aws.Config, clk clock.Clock) *Client {
 		rates:   &modifyRates{clock: clk, until: map[ebs.VolumeID]modifyHold{}},
 	}
 	c.lookups = c.newLookups()
-	c.changes = &changes{sleep: c.sleep, look: c.lookToModify, carryOut: c.carryOut, onWay: map[ebs.VolumeID]*change{}}
+	c.changes = newChanges(clk, c.lookToModify, c.carryOut)
 	return c
 }
 

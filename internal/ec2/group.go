@@ -60,7 +60,7 @@ func (c *Client) EnsureGroup(ctx context.Context, want ebs.GroupRequest) (ebs.Sn
 			}
 			return ebs.SnapshotGroup{}, err
 		case hasCode(err, "SnapshotCreationPerVolumeRateExceeded") && c.timeFor(ctx, snapshotSpacing):
-			if err := c.sleep(ctx, snapshotSpacing); err != nil {
+			if err := sleep(ctx, c.clock, snapshotSpacing); err != nil {
 				return ebs.SnapshotGroup{}, err
 			}
 		default:

@@ -62,10 +62,10 @@ func (c *Client) seenInstance(ctx context.Context, id ebs.InstanceID) (inst inst
 	return inst, false, err
 }
 
-// seenFor is how long an instance is remembered. It is shorter than nameLag, by
-// more than reads lag (appearWithin) at their worst: a name that this process
-// gave stays taken until the instance is looked at again and shows it.
-const seenFor = nameLag - appearWithin
+// seenFor is how long an instance is remembered: EC2 tells by a refusal what has
+// changed meanwhile. The names that this process gave stay taken for longer, see
+// nameLag.
+const seenFor = time.Minute
 
 // seenInstances remembers instances, so that many attachments to one need no
 // look at it each.

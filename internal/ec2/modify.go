@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,18 +25,28 @@ import (
 //	 ModifyVolume         too many changes lately     ErrModificationRate, without a call until the time is up
 //	                      else                        gathered with others of the volume, see changes
 func (c *Client) Modify(ctx context.Context, id ebs.VolumeID, want ebs.Modification) (ebs.Volume, error) {
-	vol, err := c.patientVolume(ctx, id)
+	if !want.ChangesShape() {
+		vol, err := c.patientVolume(ctx, id, 0)
+		if err == nil {
+			err = checkTagCount(vol, want)
+		}
+		if err != nil {
+			return ebs.Volume{}, err
+		}
+		return c.retag(ctx, vol, want)
+	}
+	came := c.changes.arrive(id)
+	defer came.leave()
+	vol, latest, err := c.lookToModify(ctx, id, came.patience)
+	if err == nil {
+		err = checkTagCount(vol, want)
+	}
 	if err != nil {
 		return ebs.Volume{}, err
 	}
-	if err := checkTagCount(vol, want); err != nil {
-		return ebs.Volume{}, err
-	}
 	before := vol.Shape()
-	if want.ChangesShape() {
-		if vol, err = c.reshape(ctx, vol, want); err != nil {
-			return ebs.Volume{}, err
-		}
+	if vol, err = c.reshape(ctx, came, vol, latest, want); err != nil {
+		return ebs.Volume{}, err
 	}
 	vol, err = c.retag(ctx, vol, want)
 	if err != nil && vol.Shape() != before {
@@ -44,10 +55,11 @@ func (c *Client) Modify(ctx context.Context, id ebs.VolumeID, want ebs.Modificat
 	return vol, err
 }
 
-// patientVolume looks up a volume that must exist. The answer NOT_FOUND would
-// make csi-resizer give up for good, so a lagging read is waited out.
-func (c *Client) patientVolume(ctx context.Context, id ebs.VolumeID) (ebs.Volume, error) {
-	vol, err := c.Volume(ctx, id)
+// patientVolume looks up a volume that must exist, the first time within a
+// time. The answer NOT_FOUND would make csi-resizer give up for good, so a
+// lagging read is waited out.
+func (c *Client) patientVolume(ctx context.Context, id ebs.VolumeID, within time.Duration) (ebs.Volume, error) {
+	vol, err := c.volumeWithin(ctx, id, within)
 	if !errors.Is(err, ebs.ErrNotFound) || !id.WellFormed() {
 		return vol, err
 	}
@@ -62,28 +74,34 @@ func (c *Client) patientVolume(ctx context.Context, id ebs.VolumeID) (ebs.Volume
 	return vol, err
 }
 
-// lookToModify looks at a volume and its latest change.
-func (c *Client) lookToModify(ctx context.Context, id ebs.VolumeID) (ebs.Volume, *modification, error) {
-	vol, err := c.patientVolume(ctx, id)
-	if err != nil {
+// lookToModify looks at a volume and, at the same time, at its latest change. It
+// takes as long as patience allows: the look at the change shares the calls of
+// the waits for others.
+func (c *Client) lookToModify(ctx context.Context, id ebs.VolumeID, patience time.Duration) (vol ebs.Volume, latest *modification, err error) {
+	if !id.WellFormed() {
+		vol, err = c.volumeWithin(ctx, id, 0) // which says so
 		return vol, nil, err
 	}
-	latest, err := c.modification(ctx, id)
+	var changeErr error
+	var looks sync.WaitGroup
+	looks.Go(func() { latest, changeErr = c.modificationWithin(ctx, id, patience) })
+	vol, err = c.patientVolume(ctx, id, patience)
+	looks.Wait()
+	if err == nil {
+		err = changeErr
+	}
 	return vol, latest, err
 }
 
-// reshape gives a volume the wanted shape.
-func (c *Client) reshape(ctx context.Context, vol ebs.Volume, want ebs.Modification) (ebs.Volume, error) {
-	latest, err := c.modification(ctx, vol.ID)
-	if err != nil {
-		return vol, err
-	}
+// reshape gives a volume, that looks like that, the wanted shape.
+func (c *Client) reshape(ctx context.Context, came *arrival, vol ebs.Volume, latest *modification, want ebs.Modification) (ebs.Volume, error) {
 	p, err := planModify(vol, latest, want)
 	var shape ebs.Shape
 	switch {
 	case err != nil && !infeasible(err):
 		return vol, err
 	case err == nil && p.step != modifySend:
+		came.leave() // others of the volume need not wait for it
 		shape, err = c.carryOut(ctx, vol.ID, p)
 	default:
 		// What is impossible alone may be possible with what comes in the next
@@ -91,7 +109,7 @@ func (c *Client) reshape(ctx context.Context, vol ebs.Volume, want ebs.Modificat
 		if held := c.rates.held(vol.ID); held != nil && err == nil {
 			return vol, held
 		}
-		shape, err = c.changes.do(ctx, vol, latest, want)
+		shape, err = c.changes.do(ctx, came, vol, latest, want)
 	}
 	return vol.WithShape(shape), err
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/holdfast-dev/holdfast/internal/ebs"
 )
 
@@ -15,7 +17,15 @@ import (
 // later, and allows four a day.
 const gatherFor = 2 * time.Second
 
-// changes is the one queue that the changes of a volume's shape go through.
+// lookPatience is how long the looks at a volume may take before its change,
+// where other volumes' changes are on their way whose looks they can share. It
+// ends within gatherFor, so the change is not sent later for it; what is found to
+// be as wanted is answered that much later.
+const lookPatience = 1500 * time.Millisecond
+
+// changes is the one queue that the changes of a volume's shape go through. A
+// caller arrives, looks at the volume, and has its change made or leaves; those
+// that arrive within gatherFor of the first make one change, however long they look.
 //
 //	none on its way                 gather for a while, then send all as one
 //	gathering                       joins; ErrNotReady where it contradicts one that came before
@@ -25,10 +35,9 @@ const gatherFor = 2 * time.Second
 // The work has a context of its own: a caller that gives up takes nobody with
 // it, and when the last one has given up it ends, or is never begun.
 type changes struct {
-	// sleep waits for a while or for the end of ctx.
-	sleep func(ctx context.Context, d time.Duration) error
-	// look looks at a volume anew.
-	look func(ctx context.Context, id ebs.VolumeID) (ebs.Volume, *modification, error)
+	clock clock.Clock
+	// look looks at a volume anew, within a time.
+	look func(ctx context.Context, id ebs.VolumeID, within time.Duration) (ebs.Volume, *modification, error)
 	// carryOut does what a plan says and answers the shape that the volume then has.
 	carryOut func(ctx context.Context, id ebs.VolumeID, p modifyPlan) (ebs.Shape, error)
 
@@ -38,12 +47,85 @@ type changes struct {
 
 // change is one change on its way.
 type change struct {
+	id      ebs.VolumeID
+	began   time.Time  // when the first caller arrived
+	looking int        // callers that look at the volume before they say what they need
 	vol     ebs.Volume // as the last member saw it
 	latest  *modification
 	members []*changeMember
-	sent    bool
-	target  ebs.Shape // once it is sent
-	stop    context.CancelFunc
+	// looked is made when the gathering is over, and closed when nobody looks any more.
+	looked chan struct{}
+	sent   bool
+	target ebs.Shape          // once it is sent
+	stop   context.CancelFunc // of the work; nil before the first member
+}
+
+func newChanges(clk clock.Clock, look func(context.Context, ebs.VolumeID, time.Duration) (ebs.Volume, *modification, error), carryOut func(context.Context, ebs.VolumeID, modifyPlan) (ebs.Shape, error)) *changes {
+	return &changes{clock: clk, look: look, carryOut: carryOut, onWay: map[ebs.VolumeID]*change{}}
+}
+
+// arrival is a caller that may want a change, and looks at the volume to see.
+type arrival struct {
+	// patience is how long it may take to look.
+	patience time.Duration
+
+	queue   *changes
+	waiting *change // that waits for it; nil: none, or not any more
+}
+
+// arrive notes a caller. While it looks, the changes of its volume wait to be sent.
+func (q *changes) arrive(id ebs.VolumeID) *arrival {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a, ch := &arrival{queue: q}, q.onWay[id]
+	switch {
+	case ch == nil:
+		if len(q.onWay) > 0 {
+			a.patience = lookPatience
+		}
+		ch = q.begin(id)
+	case ch.looked != nil:
+		return a // too late to be waited for
+	}
+	ch.looking++
+	a.waiting = ch
+	return a
+}
+
+// begin puts a change in the queue, still of nobody.
+func (q *changes) begin(id ebs.VolumeID) *change {
+	ch := &change{id: id, began: q.clock.Now()}
+	q.onWay[id] = ch
+	return ch
+}
+
+// leave says that the caller does not look any more. It may be called again.
+func (a *arrival) leave() {
+	a.queue.mu.Lock()
+	defer a.queue.mu.Unlock()
+	ch := a.waiting
+	if ch == nil {
+		return
+	}
+	a.waiting = nil
+	if ch.looking--; ch.looking > 0 {
+		return
+	}
+	if ch.looked != nil {
+		close(ch.looked)
+	}
+	a.queue.giveUp(ch)
+}
+
+// giveUp ends a change that nobody waits for.
+func (q *changes) giveUp(ch *change) {
+	if len(ch.members) > 0 || ch.looking > 0 {
+		return
+	}
+	if ch.stop != nil {
+		ch.stop()
+	}
+	q.drop(ch)
 }
 
 // changeMember is one caller.
@@ -58,8 +140,9 @@ type changeAnswer struct {
 }
 
 // do has a change made that the caller has found to be needed.
-func (q *changes) do(ctx context.Context, vol ebs.Volume, latest *modification, want ebs.Modification) (ebs.Shape, error) {
+func (q *changes) do(ctx context.Context, came *arrival, vol ebs.Volume, latest *modification, want ebs.Modification) (ebs.Shape, error) {
 	m, err := q.enter(ctx, vol, latest, want)
+	came.leave()
 	if err != nil {
 		return ebs.Shape{}, err
 	}
@@ -77,13 +160,10 @@ func (q *changes) enter(ctx context.Context, vol ebs.Volume, latest *modificatio
 	defer q.mu.Unlock()
 	m := &changeMember{want: want, answer: make(chan changeAnswer, 1)}
 	ch := q.onWay[vol.ID]
-	switch {
-	case ch == nil:
-		work, stop := context.WithCancel(context.WithoutCancel(ctx))
-		ch = &change{vol: vol, latest: latest, stop: stop}
-		q.onWay[vol.ID] = ch
-		go q.run(work, ch)
-	case ch.sent:
+	if ch == nil { // the one that was on its way when the caller arrived has ended
+		ch = q.begin(vol.ID)
+	}
+	if ch.sent {
 		target, err := want.Target(ch.target, vol.Tags)
 		if err == nil && target != ch.target {
 			err = fmt.Errorf("%w: volume %s is just being changed to %s, wanted is %s", ebs.ErrNotReady, vol.ID, ch.target, target)
@@ -91,13 +171,18 @@ func (q *changes) enter(ctx context.Context, vol ebs.Volume, latest *modificatio
 		if err != nil {
 			return nil, err
 		}
-	default:
+	} else {
 		if err := ch.agrees(want); err != nil {
 			return nil, fmt.Errorf("volume %s: %w", vol.ID, err)
 		}
 		ch.vol, ch.latest = vol, latest
 	}
 	ch.members = append(ch.members, m)
+	if ch.stop == nil {
+		work, stop := context.WithCancel(context.WithoutCancel(ctx))
+		ch.stop = stop
+		go q.run(work, ch)
+	}
 	return m, nil
 }
 
@@ -119,10 +204,7 @@ func (q *changes) leave(id ebs.VolumeID, m *changeMember, why error) error {
 	if ch == nil || !ch.remove(m) {
 		return why // answered in this very moment
 	}
-	if len(ch.members) == 0 {
-		ch.stop()
-		delete(q.onWay, id)
-	}
+	q.giveUp(ch)
 	if ch.sent {
 		return accepted(why)
 	}
@@ -142,21 +224,37 @@ func (ch *change) remove(m *changeMember) bool {
 // run gathers, sends and waits.
 func (q *changes) run(ctx context.Context, ch *change) {
 	defer ch.stop()
-	if q.sleep(ctx, gatherFor) != nil {
+	if sleep(ctx, q.clock, gatherFor-q.clock.Since(ch.began)) != nil || !q.awaitLooks(ctx, ch) {
 		return // the last member has left
 	}
 	p := q.decide(ch)
 	if p == nil {
 		return
 	}
-	shape, err := q.carryOut(ctx, ch.vol.ID, *p)
+	shape, err := q.carryOut(ctx, ch.id, *p)
 	if infeasible(err) && q.alone(ctx, ch) {
 		return
 	}
 	q.end(ch, shape, err)
 }
 
-// decide ends the gathering: it answers the members whose change cannot be made
+// awaitLooks ends the gathering: it waits for those that have arrived in time and
+// still look at the volume. It is false where ctx ends.
+func (q *changes) awaitLooks(ctx context.Context, ch *change) bool {
+	q.mu.Lock()
+	ch.looked = make(chan struct{})
+	if ch.looking == 0 {
+		close(ch.looked)
+	}
+	q.mu.Unlock()
+	select {
+	case <-ch.looked:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// decide answers the members whose change cannot be made
 // and plans those of the others; no plan where none is left.
 func (q *changes) decide(ch *change) *modifyPlan {
 	q.mu.Lock()
@@ -164,6 +262,9 @@ func (q *changes) decide(ch *change) *modifyPlan {
 	var wants []ebs.Modification
 	for _, m := range ch.members {
 		wants = append(wants, m.want)
+	}
+	if wants == nil { // the last member has left in this very moment
+		return nil
 	}
 	p, errs := planTogether(ch.vol, ch.latest, wants)
 	var stay []*changeMember
@@ -201,13 +302,13 @@ func (q *changes) alone(ctx context.Context, ch *change) bool {
 		}
 		q.mu.Unlock()
 	}
-	q.end(ch, ebs.Shape{}, fmt.Errorf("%w: volume %s was just being changed otherwise", ebs.ErrNotReady, ch.vol.ID))
+	q.end(ch, ebs.Shape{}, fmt.Errorf("%w: volume %s was just being changed otherwise", ebs.ErrNotReady, ch.id))
 	return true
 }
 
 // one does one member's change alone.
 func (q *changes) one(ctx context.Context, ch *change, want ebs.Modification) (ebs.Shape, error) {
-	vol, latest, err := q.look(ctx, ch.vol.ID)
+	vol, latest, err := q.look(ctx, ch.id, 0)
 	if err != nil {
 		return ebs.Shape{}, err
 	}
@@ -218,7 +319,7 @@ func (q *changes) one(ctx context.Context, ch *change, want ebs.Modification) (e
 	q.mu.Lock()
 	ch.target = p.target
 	q.mu.Unlock()
-	return q.carryOut(ctx, ch.vol.ID, p)
+	return q.carryOut(ctx, ch.id, p)
 }
 
 // end answers all members and lets the next change of the volume begin.
@@ -234,7 +335,7 @@ func (q *changes) end(ch *change, shape ebs.Shape, err error) {
 
 // drop takes a change out of the queue, unless another one has its place already.
 func (q *changes) drop(ch *change) {
-	if q.onWay[ch.vol.ID] == ch {
-		delete(q.onWay, ch.vol.ID)
+	if q.onWay[ch.id] == ch {
+		delete(q.onWay, ch.id)
 	}
 }

@@ -30,15 +30,14 @@ type queue struct {
 
 func newQueue(t *testing.T) *queue {
 	q := &queue{t: t, takes: 5 * time.Second, now: gp3Of10}
-	sleep := (&Client{clock: clock.RealClock{}}).sleep
-	q.changes = &changes{
-		sleep: sleep,
-		look: func(context.Context, ebs.VolumeID) (ebs.Volume, *modification, error) {
+	clk := clock.RealClock{}
+	q.changes = newChanges(clk,
+		func(context.Context, ebs.VolumeID, time.Duration) (ebs.Volume, *modification, error) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			return volumeOf(q.now), nil, nil
 		},
-		carryOut: func(ctx context.Context, _ ebs.VolumeID, p modifyPlan) (ebs.Shape, error) {
+		func(ctx context.Context, _ ebs.VolumeID, p modifyPlan) (ebs.Shape, error) {
 			q.mu.Lock()
 			q.sent = append(q.sent, p.target.String())
 			q.began = append(q.began, time.Now())
@@ -49,16 +48,14 @@ func newQueue(t *testing.T) *queue {
 					return p.from, err
 				}
 			}
-			if err := sleep(ctx, q.takes); err != nil {
+			if err := sleep(ctx, clk, q.takes); err != nil {
 				return p.from, err
 			}
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.now = p.target
 			return p.target, nil
-		},
-		onWay: map[ebs.VolumeID]*change{},
-	}
+		})
 	return q
 }
 
@@ -74,7 +71,7 @@ func (q *queue) ask(ctx context.Context, want ebs.Modification) <-chan outcome {
 	told := make(chan outcome, 1)
 	start := time.Now()
 	go func() {
-		shape, err := q.do(ctx, volumeOf(gp3Of10), nil, want)
+		shape, err := q.do(ctx, q.arrive(volumeOf(gp3Of10).ID), volumeOf(gp3Of10), nil, want)
 		told <- outcome{shape, err, time.Since(start)}
 	}()
 	synctest.Wait()
@@ -241,6 +238,109 @@ func TestImpossibleAlone(t *testing.T) {
 	})
 }
 
+// Who has arrived in time is part of the change, however long it looks at the
+// volume, and the looks of those before count as gathering.
+func TestWhoLooksIsWaitedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arrives, looks time.Duration
+		joins          bool // or finds that there is nothing to do
+		sentAfter      time.Duration
+		sent           []string
+	}{
+		"looks within the time":    {time.Second, 500 * time.Millisecond, true, gatherFor, []string{"gp3 of 20 GiB with 4000 IOPS and 125 MiB/s"}},
+		"looks beyond it":          {1900 * time.Millisecond, 3 * time.Second, true, 4900 * time.Millisecond, []string{"gp3 of 20 GiB with 4000 IOPS and 125 MiB/s"}},
+		"needs nothing":            {1900 * time.Millisecond, time.Second, false, 2900 * time.Millisecond, []string{gp3Of20.String()}},
+		"arrives when it is late":  {2100 * time.Millisecond, 100 * time.Millisecond, false, gatherFor, []string{gp3Of20.String()}},
+		"arrives before the first": {0, time.Second, true, gatherFor, []string{"gp3 of 20 GiB with 4000 IOPS and 125 MiB/s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gatherTest(t, func(t *testing.T, q *queue) {
+				start, vol := time.Now(), volumeOf(gp3Of10)
+				var early *arrival
+				if tc.arrives == 0 {
+					early = q.arrive(vol.ID)
+				}
+				first := q.ask(t.Context(), ebs.Modification{Size: 20})
+				<-time.After(tc.arrives)
+				if early == nil {
+					early = q.arrive(vol.ID)
+				}
+				<-time.After(tc.looks)
+				if tc.joins {
+					if shape, err := q.do(t.Context(), early, vol, nil, ebs.Modification{IOPS: 4000}); err != nil || shape.IOPS != 4000 {
+						t.Errorf("the second: %s, %v", shape, err)
+					}
+				} else {
+					early.leave()
+					early.leave() // once more does no harm
+				}
+				if got := <-first; got.err != nil || got.shape.Size != 20 {
+					t.Errorf("the first: %s, %v", got.shape, got.err)
+				}
+				synctest.Wait()
+				q.wantSent(tc.sent...)
+				if after := q.began[0].Sub(start); after != tc.sentAfter {
+					t.Errorf("sent after %v, want %v", after, tc.sentAfter)
+				}
+			})
+		})
+	}
+}
+
+// The first caller's own look is part of the time for which its change gathers.
+func TestLooksCountAsGathering(t *testing.T) {
+	gatherTest(t, func(t *testing.T, q *queue) {
+		start, vol := time.Now(), volumeOf(gp3Of10)
+		came := q.arrive(vol.ID)
+		<-time.After(lookPatience)
+		if _, err := q.do(t.Context(), came, vol, nil, ebs.Modification{Size: 20}); err != nil {
+			t.Error(err)
+		}
+		if after := q.began[0].Sub(start); after != gatherFor {
+			t.Errorf("sent %v after the caller arrived, want %v", after, gatherFor)
+		}
+		synctest.Wait()
+		q.wantSent(gp3Of20.String())
+	})
+}
+
+// Who leaves without a change leaves nothing behind, be it before, among or
+// after callers that give up.
+func TestWhoLooksAndLeaves(t *testing.T) {
+	gatherTest(t, func(t *testing.T, q *queue) {
+		vol := volumeOf(gp3Of10)
+		q.arrive(vol.ID).leave()
+		q.wantSent()
+
+		came := q.arrive(vol.ID)
+		ctx, giveUp := context.WithCancel(t.Context())
+		gone := q.ask(ctx, ebs.Modification{Size: 20})
+		giveUp()
+		<-gone
+		<-time.After(gatherFor + time.Second)
+		came.leave()
+		synctest.Wait() // and no goroutine is left, or the bubble would not end
+		q.wantSent()
+	})
+}
+
+// A look takes its time only where it shares the calls of others, and nobody of
+// its own volume waits for it.
+func TestPatience(t *testing.T) {
+	gatherTest(t, func(t *testing.T, q *queue) {
+		for _, step := range []struct {
+			id   ebs.VolumeID
+			want time.Duration
+		}{{"vol-1", 0}, {"vol-2", lookPatience}, {"vol-2", 0}, {"vol-1", 0}} {
+			came := q.arrive(step.id)
+			if came.patience != step.want {
+				t.Errorf("%s: %v, want %v", step.id, came.patience, step.want)
+			}
+			defer came.leave()
+		}
+	})
+}
+
 // Volumes do not wait for each other.
 func TestQueuesAreByVolume(t *testing.T) {
 	gatherTest(t, func(t *testing.T, q *queue) {
@@ -248,7 +348,7 @@ func TestQueuesAreByVolume(t *testing.T) {
 		other := volumeOf(gp3Of10)
 		other.ID = "vol-2"
 		first := q.ask(t.Context(), ebs.Modification{Size: 20})
-		shape, err := q.do(t.Context(), other, nil, ebs.Modification{Size: 30})
+		shape, err := q.do(t.Context(), q.arrive(other.ID), other, nil, ebs.Modification{Size: 30})
 		if err != nil || shape.Size != 30 {
 			t.Errorf("%s, %v", shape, err)
 		}

@@ -30,8 +30,10 @@ var allDeviceNames = func() []string {
 }()
 
 // nameLag is for how long a name that was given stays taken although
-// DescribeInstances does not show it: it lags behind AttachVolume.
-const nameLag = 30 * time.Second
+// DescribeInstances does not show it: that lags behind AttachVolume
+// (appearWithin), and what it showed is remembered (seenFor). After it the
+// instance is looked at again before it can be given again, and shows it.
+const nameLag = seenFor + appearWithin
 
 // deviceNames gives each attachment that is under way on an instance a name of
 // its own.
@@ -46,22 +48,30 @@ func newDeviceNames(clk clock.Clock) *deviceNames {
 	return &deviceNames{clock: clk, taken: map[ebs.InstanceID]map[string]time.Time{}}
 }
 
-// reserve takes the first name that is neither in use nor taken.
+// reserve takes the first name that is neither in use nor taken. Where there is
+// none it takes, as a last resort, the one that was given longest ago, which is
+// the likeliest to be free again: EC2 refuses it where it is in use.
 func (d *deviceNames) reserve(on ebs.InstanceID, inUse map[string]bool) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.forgetOld(on)
-	for _, lastResort := range []bool{false, true} {
-		for _, name := range allDeviceNames {
-			until, taken := d.taken[on][name]
-			// As a last resort a name that was given a while ago: EC2 refuses it where it is in use.
-			if (!taken || lastResort && !until.IsZero()) && !inUse[name] {
-				d.put(on, name, time.Time{})
-				return name, nil
-			}
+	lastResort, oldest := "", time.Time{}
+	for _, name := range allDeviceNames {
+		until, taken := d.taken[on][name]
+		switch {
+		case inUse[name]:
+		case !taken:
+			d.put(on, name, time.Time{})
+			return name, nil
+		case !until.IsZero() && (lastResort == "" || until.Before(oldest)):
+			lastResort, oldest = name, until
 		}
 	}
-	return "", fmt.Errorf("%w: all %d device names of %s are in use", ebs.ErrAttachLimit, len(allDeviceNames), on)
+	if lastResort == "" {
+		return "", fmt.Errorf("%w: all %d device names of %s are in use", ebs.ErrAttachLimit, len(allDeviceNames), on)
+	}
+	d.put(on, lastResort, time.Time{})
+	return lastResort, nil
 }
 
 // release gives a name back: at once where the attachment was refused, after

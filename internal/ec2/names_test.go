@@ -69,6 +69,9 @@ func TestDeviceNames(t *testing.T) {
 		d.release("i-4", reserve("i-4"), true)
 	}
 	check("with every name given lately one of them is better than none", reserve("i-4"), "/dev/xvdaa")
+	clk.Step(time.Second)
+	d.release("i-4", "/dev/xvdaa", true)
+	check("that which was given longest ago, not the one that was just given", reserve("i-4"), "/dev/xvdab")
 
 	all := map[string]bool{}
 	for _, name := range allDeviceNames {

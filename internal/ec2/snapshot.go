@@ -56,7 +56,7 @@ func (c *Client) EnsureSnapshot(ctx context.Context, want ebs.SnapshotRequest) (
 			}
 			return ebs.Snapshot{}, err
 		case hasCode(err, "SnapshotCreationPerVolumeRateExceeded") && c.timeFor(ctx, snapshotSpacing):
-			if err := c.sleep(ctx, snapshotSpacing); err != nil {
+			if err := sleep(ctx, c.clock, snapshotSpacing); err != nil {
 				return ebs.Snapshot{}, err
 			}
 		default:

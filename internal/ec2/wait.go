@@ -3,6 +3,8 @@ package ec2
 import (
 	"context"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // appearWithin is how long a read may lag behind a write before we believe that
@@ -23,12 +25,13 @@ type interval struct {
 // attaching 2 s, detaching 3 s, a modification seconds until its size can be
 // used. Least is about an eighth of that: what is done is then seen a sixteenth
 // of its time later on average, be it one volume or a hundred, which share their
-// looks.
+// looks. A modification, for which nobody's Pod waits, is looked at less often.
+// docs/design/002-calls-to-ec2.md has the arithmetic, TestCallsOfAThousand the figures.
 var (
 	creationPolls     = interval{first: 750 * time.Millisecond, least: 200 * time.Millisecond, most: 5 * time.Second, share: 0.125}
 	attachPolls       = interval{first: 750 * time.Millisecond, least: 265 * time.Millisecond, most: 5 * time.Second, share: 0.125}
 	detachPolls       = interval{first: 750 * time.Millisecond, least: 400 * time.Millisecond, most: 5 * time.Second, share: 0.125}
-	modificationPolls = interval{first: time.Second, least: time.Second, most: 10 * time.Second, share: 0.125}
+	modificationPolls = interval{first: 1400 * time.Millisecond, least: 1400 * time.Millisecond, most: 10 * time.Second, share: 0.125}
 	lagPolls          = interval{first: time.Second, least: time.Second, most: 3 * time.Second, share: 0.25}
 )
 
@@ -52,7 +55,7 @@ func (c *Client) watch(ctx context.Context, every interval, look func(ctx contex
 // poll is watch for looks that take no time: it waits before each.
 func (c *Client) poll(ctx context.Context, every interval, look func(ctx context.Context) (done bool, err error)) error {
 	return c.watch(ctx, every, func(ctx context.Context, within time.Duration) (bool, error) {
-		if err := c.sleep(ctx, within); err != nil {
+		if err := sleep(ctx, c.clock, within); err != nil {
 			return false, err
 		}
 		return look(ctx)
@@ -60,11 +63,11 @@ func (c *Client) poll(ctx context.Context, every interval, look func(ctx context
 }
 
 // sleep waits for d or for the end of ctx.
-func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, clk clock.Clock, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	timer := c.clock.NewTimer(d)
+	timer := clk.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

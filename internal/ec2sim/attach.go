@@ -56,7 +56,7 @@ func attachVolume(r *request) (stampable, *APIError) {
 	}
 	v.Attachments = append(v.Attachments, Attachment{
 		InstanceID: i.ID, Device: device, State: attachAttaching, CardIndex: card,
-		Since: r.now, Until: r.after(r.sim.delays.Attach), Stuck: r.fault.ends(OutcomeStuck),
+		Since: r.now, Until: r.after(v.ID, r.sim.delays.Attach), Stuck: r.fault.ends(OutcomeStuck),
 	})
 	v.State = stateInUse
 	r.sim.store.putVolume(v)
@@ -129,11 +129,11 @@ func detachVolume(r *request) (stampable, *APIError) {
 		return nil, errDryRun
 	}
 	if a.State == attachAttaching || a.State == attachAttached {
-		a.State, a.Until, a.Trouble = attachDetaching, r.after(r.sim.delays.Detach), ""
+		a.State, a.Until, a.Trouble = attachDetaching, r.after(v.ID, r.sim.delays.Detach), ""
 	}
 	if force && !a.Force {
 		a.Force = true
-		a.Until = minTime(a.Until, r.after(r.sim.delays.Detach))
+		a.Until = minTime(a.Until, r.after(v.ID, r.sim.delays.Detach))
 	}
 	r.sim.store.putVolume(v)
 	return &attachAnswer{attachmentXML: v.attachmentXML(a)}, nil

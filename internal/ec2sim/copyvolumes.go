@@ -45,9 +45,10 @@ func (r *request) wantedCopy(source *Volume) (*Volume, *APIError) {
 	if err != nil {
 		return nil, err
 	}
+	id := newID("vol-")
 	v := &Volume{
-		ID: newID("vol-"), Zone: source.Zone, Created: r.now, State: stateCreating, Tags: tags, SourceVolumeID: source.ID,
-		Until: r.after(r.sim.delays.Create), Initialized: r.after(r.sim.delays.Initialize),
+		ID: id, Zone: source.Zone, Created: r.now, State: stateCreating, Tags: tags, SourceVolumeID: source.ID,
+		Until: r.after(id, r.sim.delays.Create), Initialized: r.after(id, r.sim.delays.Initialize),
 		SizeGiB: source.SizeGiB, Encrypted: r.boolean("Encrypted") || source.Encrypted, KMSKeyID: r.str("KmsKeyId"),
 		Doomed: r.fault.ends(OutcomeVanish), Failing: r.fault.ends(OutcomeError),
 	}

@@ -16,11 +16,11 @@ const tokenMemory = 12 * time.Hour
 // https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html
 const maxToken = 64
 
-// after is now and a delay, which this call draws where delays have a spread.
-func (r *request) after(d Duration) time.Time {
+// after is now and a delay of a resource, which this call draws where delays have a spread.
+func (r *request) after(resource string, d Duration) time.Time {
 	drawn := r.sim.draws.draw(d, r.sim.delays.Spread)
 	if d > 0 && r.sim.cfg.Drew != nil {
-		r.sim.cfg.Drew(r.action.name, drawn)
+		r.sim.cfg.Drew(r.action.name, resource, drawn)
 	}
 	return r.now.Add(drawn)
 }
@@ -126,9 +126,10 @@ func (r *request) wantedNewVolume() (*Volume, *APIError) {
 	if err != nil {
 		return nil, err
 	}
+	id := newID("vol-")
 	v := &Volume{
-		ID: newID("vol-"), Zone: z.name, Created: r.now, State: stateCreating, Tags: tags,
-		Until: r.after(r.sim.delays.Create), Encrypted: r.boolean("Encrypted"), KMSKeyID: r.str("KmsKeyId"),
+		ID: id, Zone: z.name, Created: r.now, State: stateCreating, Tags: tags,
+		Until: r.after(id, r.sim.delays.Create), Encrypted: r.boolean("Encrypted"), KMSKeyID: r.str("KmsKeyId"),
 		SnapshotID: r.str("SnapshotId"), Doomed: r.fault.ends(OutcomeVanish), Failing: r.fault.ends(OutcomeError),
 	}
 	size, sized := r.number("Size")
@@ -211,7 +212,7 @@ func (r *request) sourceParam(v *Volume, size int32, sized bool) *APIError {
 		return refuse("InvalidParameterValue", "Volume initialization rate of %d is invalid; it must be between %d and %d.", rate, minInitRate, maxInitRate)
 	}
 	v.SizeGiB, v.InitRateMiBs = size, rate
-	v.Initialized = r.after(r.sim.delays.Initialize)
+	v.Initialized = r.after(v.ID, r.sim.delays.Initialize)
 	if v.FastRestored = rate == 0 && sn.fastIn(v.Zone); v.FastRestored {
 		v.Initialized = r.now
 	}

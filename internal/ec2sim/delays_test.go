@@ -18,9 +18,9 @@ func drawn(t *testing.T, n int, seed uint64, delays ec2sim.Delays) (took, told [
 	t.Helper()
 	r := newRegion(t, func(c *ec2sim.Config) {
 		c.Delays, c.Seed = &delays, seed
-		c.Drew = func(action string, lasts time.Duration) {
+		c.Drew = func(action, resource string, lasts time.Duration) {
 			if action != "CreateVolume" {
-				t.Errorf("a delay of %s was drawn, want CreateVolume alone", action)
+				t.Errorf("a delay of %s was drawn for %s, want CreateVolume alone", action, resource)
 			}
 			told = append(told, lasts)
 		}
@@ -78,6 +78,52 @@ func TestNoSpread(t *testing.T) {
 	took, _ := drawn(t, 3, 7, ec2sim.Delays{Create: ec2sim.Duration(time.Second)})
 	if diff := cmp.Diff([]time.Duration{time.Second, time.Second, time.Second}, took); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestDrewTellsWhose: each delay is told with the id of the volume or snapshot
+// whose state it is, be it the state of an attachment or of a change.
+func TestDrewTellsWhose(t *testing.T) {
+	delay := ec2sim.Duration(time.Second)
+	delays := ec2sim.Delays{Create: delay, Attach: delay, Detach: delay, Modify: delay, Snapshot: delay, Delete: delay}
+	var told []string
+	r := newRegion(t, func(c *ec2sim.Config) {
+		c.Delays = &delays
+		c.Drew = func(action, resource string, lasts time.Duration) {
+			if lasts != time.Second {
+				t.Errorf("%s: %v was drawn, want 1 s", action, lasts)
+			}
+			told = append(told, action+" "+resource)
+		}
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.clock.Step(time.Minute)
+	}
+	made, err := r.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(zoneA), Size: aws.Int32(1)})
+	must(err)
+	copied, err := r.CopyVolumes(t.Context(), &ec2.CopyVolumesInput{SourceVolumeId: made.VolumeId})
+	must(err)
+	_, err = r.AttachVolume(t.Context(), &ec2.AttachVolumeInput{VolumeId: made.VolumeId, InstanceId: aws.String(instanceA), Device: aws.String("/dev/xvdaa")})
+	must(err)
+	_, err = r.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: made.VolumeId, Size: aws.Int32(2)})
+	must(err)
+	snap, err := r.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: made.VolumeId})
+	must(err)
+	_, err = r.DetachVolume(t.Context(), &ec2.DetachVolumeInput{VolumeId: made.VolumeId})
+	must(err)
+	_, err = r.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: made.VolumeId})
+	must(err)
+	vol := aws.ToString(made.VolumeId)
+	want := []string{
+		"CreateVolume " + vol, "CopyVolumes " + aws.ToString(copied.Volumes[0].VolumeId), "AttachVolume " + vol, "ModifyVolume " + vol,
+		"CreateSnapshot " + aws.ToString(snap.SnapshotId), "DetachVolume " + vol, "DeleteVolume " + vol,
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("what was told (-want +got)\n%s", diff)
 	}
 }
 

@@ -106,7 +106,7 @@ func modifyVolume(r *request) (stampable, *APIError) {
 	if r.dryRun() {
 		return nil, errDryRun
 	}
-	usable := r.after(r.sim.delays.Modify)
+	usable := r.after(v.ID, r.sim.delays.Modify)
 	v.Modifications = append(v.Modifications, Modification{
 		State: modModifying, Begun: r.now, Usable: usable, Done: usable.Add(time.Duration(r.sim.delays.Optimize)), From: v.shape(), To: to,
 	})

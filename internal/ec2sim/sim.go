@@ -38,8 +38,11 @@ type Config struct {
 	// Seed chooses what is drawn where delays have a spread.
 	Seed uint64
 	// Drew is told how long each state lasts that a call of an action begins,
-	// while the call is handled; nil: nobody is.
-	Drew func(action string, lasts time.Duration)
+	// and by its id the volume or snapshot whose state it is, while the call is
+	// handled; nil: nobody is. A call that makes a volume is told of before it is
+	// known whether EC2 accepts it: what it is refused, or has made before under
+	// the same client token, has an id that nothing else bears.
+	Drew func(action, resource string, lasts time.Duration)
 	// Quotas are the account's limits; nil: none but those every volume has.
 	Quotas Quotas
 	// Throttle has EC2's token buckets refuse what is too fast.

@@ -127,9 +127,10 @@ func createSnapshot(r *request) (stampable, *APIError) {
 }
 
 func (r *request) newSnapshot(v *Volume, description string, tags map[string]string) *Snapshot {
+	id := newID("snap-")
 	return &Snapshot{
-		ID: newID("snap-"), VolumeID: v.ID, SizeGiB: v.SizeGiB, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID,
-		Description: description, Started: r.now, State: snapPending, Until: r.after(r.sim.delays.Snapshot), Tags: tags,
+		ID: id, VolumeID: v.ID, SizeGiB: v.SizeGiB, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID,
+		Description: description, Started: r.now, State: snapPending, Until: r.after(id, r.sim.delays.Snapshot), Tags: tags,
 		Doomed: r.fault.ends(OutcomeError),
 	}
 }

@@ -257,7 +257,7 @@ func deleteVolume(r *request) (stampable, *APIError) {
 	if r.dryRun() {
 		return nil, errDryRun
 	}
-	v.State, v.Until = stateDeleting, r.after(r.sim.delays.Delete)
+	v.State, v.Until = stateDeleting, r.after(v.ID, r.sim.delays.Delete)
 	r.sim.store.putVolume(v)
 	return done(), nil
 }

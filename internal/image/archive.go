@@ -87,7 +87,7 @@ func assemble(i Image, files []File) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", runtime.GOARCH, v1.Time{Time: epoch}
-	config.Config = v1.Config{Entrypoint: i.Entrypoint, Cmd: i.Cmd, User: i.User, Env: i.Env, Labels: i.Labels}
+	config.Config = v1.Config{Entrypoint: i.Entrypoint, Cmd: i.Cmd, StopSignal: i.StopSignal, User: i.User, Env: i.Env, Labels: i.Labels}
 	img, err = mutate.ConfigFile(img, config)
 	if err != nil {
 		return nil, fmt.Errorf("set the configuration: %w", err)

@@ -17,6 +17,8 @@ type Image struct {
 	Files []File
 	// Entrypoint and Cmd are what runs, as in a Dockerfile.
 	Entrypoint, Cmd []string
+	// StopSignal ends what runs, "SIGINT"; empty means SIGTERM.
+	StopSignal string
 	// User is "uid:gid"; empty means root.
 	User string
 	// Env holds "NAME=value" entries.

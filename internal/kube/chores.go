@@ -20,8 +20,8 @@ import (
 // replicas may do them at once: each step is one that a second time changes
 // nothing.
 type Chores struct {
-	// Client reaches the API server; it may watch Nodes and CSINodes, patch
-	// Nodes and create Events.
+	// Client reaches the API server; it may watch Nodes and CSINodes, read
+	// CSINodes, patch Nodes and create Events.
 	Client *Client
 	// DriverName is the driver as kubelet registers it.
 	DriverName string
@@ -128,6 +128,15 @@ func (r *taintRemover) remove(ctx context.Context, name string) error {
 	node := cached[*corev1.Node](r.nodes, name)
 	if node == nil || !registered(cached[*storagev1.CSINode](r.csiNodes, name), r.DriverName) {
 		return nil // an event will tell of it
+	}
+	if _, found := withoutTaint(node.Spec.Taints, r.key); !found {
+		return nil
+	}
+	// Of a node that boots again two watches tell, and the Node's may be the
+	// first: then the CSINode in the cache is that of before.
+	now, err := r.Client.csiNode(ctx, name)
+	if err != nil || !registered(now, r.DriverName) {
+		return err
 	}
 	removed, err := r.Client.removeTaint(ctx, node, r.key)
 	if removed {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,6 +77,19 @@ func (c *Client) node(ctx context.Context, name string) (*corev1.Node, error) {
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	return &n, nil
+}
+
+// csiNode reads one CSINode; nil where there is none.
+func (c *Client) csiNode(ctx context.Context, name string) (*storagev1.CSINode, error) {
+	var n storagev1.CSINode
+	err := c.storage.Get().Resource("csinodes").Name(name).Do(ctx).Into(&n)
+	switch {
+	case err == nil:
+		return &n, nil
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	}
+	return nil, fmt.Errorf("read CSINode %s: %w", name, err)
 }
 
 // listWatch lists and watches a cluster-scoped resource; list makes an empty list.

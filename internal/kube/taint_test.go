@@ -106,6 +106,27 @@ func TestStartupTaintStays(t *testing.T) {
 	}
 }
 
+// Nor where the cache says that the driver is registered and the API server says
+// that it is not any more: a node that boots again is told of by two watches,
+// and the Node's may be the first.
+func TestStartupTaintStaysWhereTheCacheIsOld(t *testing.T) {
+	server, client := startAPIServer(t)
+	server.silent = "csinodes"
+	for _, name := range []string{"first", "again", "after"} {
+		server.put(csiNode(name, counted(ours)))
+	}
+	server.put(tainted("first", ourKey))
+	runChores(t, Chores{Client: client, DriverName: ours, StartupTaint: true, Log: testr.New(t)})
+	server.eventually("both kinds are read", func() bool { return keysOf(server.node("first")) == "" })
+	server.put(csiNode("again"))
+	server.put(tainted("again", ourKey))
+	server.put(tainted("after", ourKey))
+	server.eventually("a later node's taint taken", func() bool { return keysOf(server.node("after")) == "" })
+	if got := keysOf(server.node("again")); got != ourKey {
+		t.Errorf("the taint of a node whose driver has gone is %q", got)
+	}
+}
+
 // Under another name the driver has a taint of its own.
 func TestStartupTaintOfAnotherName(t *testing.T) {
 	server, client := startAPIServer(t)

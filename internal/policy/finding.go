@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,10 +27,31 @@ type Finding struct {
 	Policy string
 	UID    types.UID // of the policy
 	Action v1alpha1.Action
+	// Reason is why somebody overrides the policy, where Action is Overridden.
+	Reason string
 }
 
-// Message names the policy, the rule, the field, the found and the wanted value, and what to do.
+// Overridden is the action of a finding that somebody who may has overridden:
+// the request goes through in silence, and is recorded. A policy cannot ask for it.
+const Overridden v1alpha1.Action = "Overridden"
+
+// Override lets findings through where the override annotation of the object,
+// with a reason, says so. Without a reason nothing is overridden.
+func Override(findings []Finding, reason string) []Finding {
+	if reason = strings.TrimSpace(reason); reason != "" {
+		for i := range findings {
+			findings[i].Action, findings[i].Reason = Overridden, reason
+		}
+	}
+	return findings
+}
+
+// Message names the policy, the rule, the field, the found and the wanted value,
+// and what to do; or why the policy is overridden.
 func (f Finding) Message() string {
+	if f.Action == Overridden {
+		return fmt.Sprintf("StoragePolicy %q, rule %s, is overridden for %s: %s", f.Policy, f.Rule, f.Field, f.Reason)
+	}
 	return fmt.Sprintf("StoragePolicy %q, rule %s: %s", f.Policy, f.Rule, f.Sentence())
 }
 
@@ -68,9 +90,20 @@ func Ratchet(old, changed []Finding) []Finding {
 	return fresh
 }
 
+// Denied counts the findings that refuse the request.
+func Denied(findings []Finding) int {
+	n := 0
+	for _, f := range findings {
+		if f.Action == v1alpha1.Deny {
+			n++
+		}
+	}
+	return n
+}
+
 // Verdict is the findings of one request by what follows from them.
 type Verdict struct {
-	Denied, Warned, Audited []Finding
+	Denied, Warned, Audited, Overridden []Finding
 }
 
 // Judge sorts findings by their action.
@@ -82,6 +115,8 @@ func Judge(findings []Finding) Verdict {
 			v.Warned = append(v.Warned, f)
 		case v1alpha1.Audit:
 			v.Audited = append(v.Audited, f)
+		case Overridden:
+			v.Overridden = append(v.Overridden, f)
 		default:
 			v.Denied = append(v.Denied, f)
 		}

@@ -19,15 +19,20 @@ type Policy struct {
 	Name     string
 	UID      types.UID
 	Priority int32
-	// Defaults and Guardrails are as written; nil where the policy has none.
+	// Defaults, Guardrails, Expansion, Orphans and Snapshots are as written; nil where the
+	// policy has none.
 	Defaults   *v1alpha1.PolicyDefaults
 	Guardrails *v1alpha1.Guardrails
+	Expansion  *v1alpha1.PolicyExpansion
+	Orphans    *v1alpha1.PolicyOrphans
+	Snapshots  *v1alpha1.PolicySnapshots
 
 	namespaces, claims labels.Selector // nil: not named
 	classes            []string
 	provisioners       []string
 	actions            map[v1alpha1.Rule]v1alpha1.Action
 	exemptions         []exemption
+	given              []Given
 }
 
 // exemption is one let-off, its selectors ready; nil: not named.
@@ -38,7 +43,8 @@ type exemption struct {
 }
 
 // Compile makes a policy ready, or answers all that is wrong with it: the
-// selectors, since the API server does not judge those of custom kinds.
+// selectors, since the API server does not judge those of custom kinds. Schedules
+// that cannot be given do not keep the rest of a policy from holding.
 func Compile(p *v1alpha1.StoragePolicy) (*Policy, field.ErrorList) {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
@@ -54,11 +60,14 @@ func Compile(p *v1alpha1.StoragePolicy) (*Policy, field.ErrorList) {
 	}
 	c := &Policy{
 		Name: p.Name, UID: p.UID, Priority: p.Spec.Priority,
-		Defaults: p.Spec.Defaults, Guardrails: p.Spec.Guardrails,
+		Defaults: p.Spec.Defaults, Guardrails: p.Spec.Guardrails, Expansion: p.Spec.Expansion, Orphans: p.Spec.Orphans, Snapshots: p.Spec.Snapshots,
 		namespaces: selector(p.Spec.Match.NamespaceSelector, spec.Child("match", "namespaceSelector")),
 		claims:     selector(p.Spec.Match.ClaimSelector, spec.Child("match", "claimSelector")),
 		classes:    p.Spec.Match.StorageClassNames, provisioners: p.Spec.Match.Provisioners,
 		actions: map[v1alpha1.Rule]v1alpha1.Action{},
+	}
+	if s := p.Spec.Snapshots; s != nil {
+		c.actions[v1alpha1.RuleSnapshotsRequired] = s.Required
 	}
 	if g := p.Spec.Guardrails; g != nil {
 		for _, o := range g.Overrides {
@@ -76,6 +85,7 @@ func Compile(p *v1alpha1.StoragePolicy) (*Policy, field.ErrorList) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
+	c.given = given(p)
 	return c, nil
 }
 
@@ -84,6 +94,26 @@ func Sort(policies []*Policy) {
 	slices.SortFunc(policies, func(a, b *Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// Growing is the one of sorted policies by which a claim grows; nil: it is under
+// none that has an expansion.
+func Growing(policies []*Policy, c Claim) *Policy {
+	at := slices.IndexFunc(policies, func(p *Policy) bool { return p.Expansion != nil && p.MatchesClaim(c) })
+	if at < 0 {
+		return nil
+	}
+	return policies[at]
+}
+
+// OnOrphan is the one of sorted policies that acts where a claim is left behind;
+// nil: it is under none that says something of orphans.
+func OnOrphan(policies []*Policy, c Claim) *Policy {
+	at := slices.IndexFunc(policies, func(p *Policy) bool { return p.Orphans != nil && p.MatchesClaim(c) })
+	if at < 0 {
+		return nil
+	}
+	return policies[at]
 }
 
 // Namespace is what policies ask of a namespace. The zero value stands for an
@@ -120,6 +150,9 @@ func (p *Policy) MatchesClaim(c Claim) bool {
 func (p *Policy) MatchesStorageClass(name, provisioner string) bool {
 	return everything(p.namespaces) && everything(p.claims) && p.MatchesClass(name, provisioner)
 }
+
+// RequiresSnapshots says whether the policy asks for a schedule for each claim.
+func (p *Policy) RequiresSnapshots() bool { return p.Snapshots != nil && p.Snapshots.Required != "" }
 
 // MatchesNamespace says whether claims of a namespace can be under the policy.
 func (p *Policy) MatchesNamespace(n Namespace) bool {

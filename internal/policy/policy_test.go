@@ -181,19 +181,16 @@ func TestDeletion(t *testing.T) {
 		held  Held
 		want  string // part of the breach's message; empty: let through
 	}{
-		"no rule":         {"no rule, no protection", nil, Held{Bound: true}, ""},
-		"never":           {"protect: Never protects nothing", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectNever}, Held{Bound: true}, ""},
-		"not bound":       {"a claim without a volume holds no data", recent, Held{}, ""},
-		"always":          {"unless the policy says so", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectAlways, Allow: v1alpha1.AllowRecentSnapshot}, Held{}, "not there"},
-		"no snapshot":     {"no copy, no deletion", recent, Held{Bound: true}, "not there"},
-		"old snapshot":    {"a day by default", recent, Held{Bound: true, NewestCut: now.Add(-24*time.Hour - time.Second)}, "24h0m1s old"},
-		"fresh snapshot":  {"a fresh copy is permission", recent, Held{Bound: true, NewestCut: now.Add(-24 * time.Hour)}, ""},
-		"cut ahead":       {"clocks differ a little", recent, Held{Bound: true, NewestCut: now.Add(time.Second)}, ""},
-		"own age":         {"the policy's own age counts", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectWhenBound, Allow: v1alpha1.AllowRecentSnapshot, SnapshotNotOlderThanSeconds: ptr[int32](60)}, Held{Bound: true, NewestCut: now.Add(-61 * time.Second)}, "at most 1m0s"},
-		"override only":   {"then a fresh copy is no permission", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectWhenBound, Allow: v1alpha1.AllowOverrideOnly}, Held{Bound: true, NewestCut: now}, "override"},
-		"overridden":      {"an override is", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectAlways, Allow: v1alpha1.AllowOverrideOnly}, Held{Bound: true, Override: "moved to s3"}, ""},
-		"blank override":  {"an override says why", recent, Held{Bound: true, Override: "  "}, "not there"},
-		"overridden copy": {"also where a copy would do", recent, Held{Bound: true, Override: "moved to s3"}, ""},
+		"no rule":        {"no rule, no protection", nil, Held{Bound: true}, ""},
+		"never":          {"protect: Never protects nothing", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectNever}, Held{Bound: true}, ""},
+		"not bound":      {"a claim without a volume holds no data", recent, Held{}, ""},
+		"always":         {"unless the policy says so", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectAlways, Allow: v1alpha1.AllowRecentSnapshot}, Held{}, "not there"},
+		"no snapshot":    {"no copy, no deletion", recent, Held{Bound: true}, "not there"},
+		"old snapshot":   {"a day by default", recent, Held{Bound: true, NewestCut: now.Add(-24*time.Hour - time.Second)}, "24h0m1s old"},
+		"fresh snapshot": {"a fresh copy is permission", recent, Held{Bound: true, NewestCut: now.Add(-24 * time.Hour)}, ""},
+		"cut ahead":      {"clocks differ a little", recent, Held{Bound: true, NewestCut: now.Add(time.Second)}, ""},
+		"own age":        {"the policy's own age counts", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectWhenBound, Allow: v1alpha1.AllowRecentSnapshot, SnapshotNotOlderThanSeconds: 60}, Held{Bound: true, NewestCut: now.Add(-61 * time.Second)}, "at most 1m0s"},
+		"override only":  {"then a fresh copy is no permission", &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectWhenBound, Allow: v1alpha1.AllowOverrideOnly}, Held{Bound: true, NewestCut: now}, "override"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkBreach(t, tc.why, Deletion(tc.rules, tc.held, now), tc.want)
@@ -210,10 +207,11 @@ func TestScaleDown(t *testing.T) {
 		want  string
 	}{
 		"no rule":    {"no rule, no hold", nil, Held{}, ""},
-		"no copy":    {"no copy, no scale-down", rules, Held{Name: "data-pg-2"}, "data-pg-2"},
-		"old copy":   {"an old one is none", rules, Held{NewestCut: now.Add(-time.Hour - time.Second)}, "1h0m1s old"},
-		"fresh copy": {"a fresh one is permission", rules, Held{NewestCut: now.Add(-time.Hour)}, ""},
-		"overridden": {"and so is an override", rules, Held{Override: "no data yet"}, ""},
+		"not bound":  {"a claim without a volume cannot be copied", rules, Held{Name: "data-pg-2"}, ""},
+		"no copy":    {"no copy, no scale-down", rules, Held{Name: "data-pg-2", Bound: true}, "data-pg-2"},
+		"old copy":   {"an old one is none", rules, Held{Bound: true, NewestCut: now.Add(-time.Hour - time.Second)}, "1h0m1s old"},
+		"fresh copy": {"a fresh one is permission", rules, Held{Bound: true, NewestCut: now.Add(-time.Hour)}, ""},
+		"override":   {"who cannot take a copy is told of it", rules, Held{Bound: true}, v1alpha1.AnnotationOverrideDeletion + "=<reason> on the claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkBreach(t, tc.why, ScaleDown(tc.rules, tc.held, now), tc.want)
@@ -233,4 +231,21 @@ func checkBreach(t *testing.T, why string, got []Breach, want string) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
+// TestOverride: a reason lets everything through and is kept; none does nothing.
+func TestOverride(t *testing.T) {
+	found := func() []Finding {
+		return []Finding{{Breach: Breach{Rule: v1alpha1.RuleDeletion, Field: "the deletion of claim a/b"}, Policy: "databases", Action: v1alpha1.Deny}, {Action: v1alpha1.Warn}}
+	}
+	for _, none := range []string{"", "  "} {
+		if v := Judge(Override(found(), none)); len(v.Denied) != 1 || len(v.Warned) != 1 {
+			t.Errorf("the reason %q, which is none, has made of one denied and one warned %+v", none, v)
+		}
+	}
+	v := Judge(Override(found(), " moved to s3 "))
+	if len(v.Overridden) != 2 || len(v.Denied)+len(v.Warned)+len(v.Audited) != 0 {
+		t.Fatalf("with a reason: %+v, want both overridden", v)
+	}
+	if want, got := `StoragePolicy "databases", rule deletion, is overridden for the deletion of claim a/b: moved to s3`, v.Overridden[0].Message(); got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}

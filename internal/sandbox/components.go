@@ -65,7 +65,7 @@ func (r record) components() []component {
 		{name: Scheduler, argv: []string{bin(Scheduler), "--kubeconfig", p.userConfig(Scheduler), "--leader-elect=false", "--bind-address=127.0.0.1"}},
 		{name: SnapshotController, argv: []string{bin(SnapshotController), "--kubeconfig", p.userConfig(SnapshotController), "--http-endpoint", snapshotAddress}},
 		{name: Forwarder, argv: []string{p.own("sandbox"), "forward", "--to", apiAddress}, listeners: []string{apiListener}},
-		{name: EC2, argv: ec2Args(p, r.ControllerPolicy), listeners: []string{ec2Listener}},
+		{name: EC2, argv: r.ec2Args(), listeners: []string{ec2Listener}},
 	}
 	for i := range out {
 		out[i].machine = topName
@@ -177,13 +177,19 @@ func kubeletArgs(program string, p paths, n Node) []string {
 	}
 }
 
-func ec2Args(p paths, policy string) []string {
+func (r record) ec2Args() []string {
+	p := paths{r.Dir}
 	argv := []string{
 		p.own("ec2sim"), "serve", "--state", p.in("ec2"), "--region", Region,
 		"--listen", ec2Address, "--listen-fd", "3", "--imds", imdsAddress,
 		"--instances", p.conf("instances.json"),
 	}
-	if policy != "" {
+	for _, n := range r.Nodes {
+		if dir, ok := r.Cgroups.V2Folder(r.nodeGroup(n.Name)); ok {
+			argv = append(argv, "--pause", dir)
+		}
+	}
+	if r.ControllerPolicy != "" {
 		argv = append(argv, "--principal", ControllerKey+"="+p.conf("controller-policy.json"))
 	}
 	return argv

@@ -119,8 +119,8 @@ func writeEtc(t *testing.T) {
 
 // podCgroup looks for a process below kubelet's group for Pods, and its limit.
 func podCgroup(s *Sandbox) error {
-	root := filepath.Join(s.rec.Cgroups.Hierarchies[0].Mount, s.nodeGroup("node-a1"), "kubepods")
-	pids, err := s.rec.Cgroups.Processes(filepath.Join(s.nodeGroup("node-a1"), "kubepods"))
+	root := filepath.Join(s.rec.Cgroups.Hierarchies[0].Mount, s.rec.nodeGroup("node-a1"), "kubepods")
+	pids, err := s.rec.Cgroups.Processes(filepath.Join(s.rec.nodeGroup("node-a1"), "kubepods"))
 	if err != nil {
 		return err
 	}

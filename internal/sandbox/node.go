@@ -36,7 +36,7 @@ func (s *Sandbox) powerOn(ctx context.Context, n Node) error {
 	}
 	req, err := machine.SpawnRequest(n.Name, machine.Spawn{
 		Program: p.own("sandbox"), Spec: p.spec(n.Name), Log: p.log(n.Name), DevDir: spec.DevDir,
-		Link: fmt.Sprintf("node%d", n.Number), Group: s.nodeGroup(n.Name), Cgroups: s.rec.Cgroups,
+		Link: fmt.Sprintf("node%d", n.Number), Group: s.rec.nodeGroup(n.Name), Cgroups: s.rec.Cgroups,
 	})
 	if err != nil {
 		return err
@@ -81,7 +81,8 @@ func (s *Sandbox) nodeSpec(n Node) machine.Spec {
 	return spec
 }
 
-func (s *Sandbox) nodeGroup(node string) string { return filepath.Join(cgroupOf(s.rec.Name), node) }
+// nodeGroup is the cgroup of a node.
+func (r record) nodeGroup(node string) string { return filepath.Join(cgroupOf(r.Name), node) }
 
 // joinNode waits until the node is Ready and its service rules are in place.
 func (s *Sandbox) joinNode(ctx context.Context, n Node) error {
@@ -155,13 +156,13 @@ func (s *Sandbox) PowerOff(ctx context.Context, node string) error {
 	if _, err := s.top().Do(ctx, initd.Request{Op: "stop", Name: node}); err != nil {
 		return err
 	}
-	if _, err := s.rec.Cgroups.Kill(ctx, s.nodeGroup(node)); err != nil {
+	if _, err := s.rec.Cgroups.Kill(ctx, s.rec.nodeGroup(node)); err != nil {
 		return err
 	}
 	// Groups of dead containers would hold the next kubelet up for three
 	// seconds each (cAdvisor waits for processes in them); and in cgroup v2 a
 	// group that has handed controllers down takes no process of its own again.
-	return s.rec.Cgroups.Remove(ctx, s.nodeGroup(node))
+	return s.rec.Cgroups.Remove(ctx, s.rec.nodeGroup(node))
 }
 
 // PowerOn starts a node that is off and returns when its kubelet answers. When it

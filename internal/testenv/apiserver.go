@@ -1,6 +1,9 @@
 package testenv
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,14 +37,29 @@ func APIServerWithWebhooks(t testing.TB) (*rest.Config, envtest.WebhookInstallOp
 
 func startAPIServer(t testing.TB, webhooks bool) *envtest.Environment {
 	t.Helper()
-	root, err := Root()
+	env, err := StartAPIServer(t.Context(), webhooks)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Errorf("stop the API server: %v", err)
+		}
+	})
+	return env
+}
+
+// StartAPIServer is APIServer, or APIServerWithWebhooks, for a program that is
+// no test. The caller stops what it answers.
+func StartAPIServer(ctx context.Context, webhooks bool) (*envtest.Environment, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
 	bin := os.Getenv(BinariesVariable)
 	if bin == "" {
-		if bin, err = toolchain.Build(t.Context(), toolchain.Options{Root: root, Out: os.Stderr}); err != nil {
-			t.Fatal(err)
+		if bin, err = toolchain.Build(ctx, toolchain.Options{Root: root, Out: os.Stderr}); err != nil {
+			return nil, err
 		}
 	}
 	env := &envtest.Environment{
@@ -53,12 +71,7 @@ func startAPIServer(t testing.TB, webhooks bool) *envtest.Environment {
 		env.WebhookInstallOptions.Paths = []string{filepath.Join(root, "config", "webhook")}
 	}
 	if _, err := env.Start(); err != nil {
-		t.Fatalf("start the API server of %s: %v", bin, err)
+		return nil, fmt.Errorf("start the API server of %s: %w", bin, errors.Join(err, env.Stop()))
 	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Errorf("stop the API server: %v", err)
-		}
-	})
-	return env
+	return env, nil
 }

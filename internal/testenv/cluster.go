@@ -108,7 +108,7 @@ func connect(box *sandbox.Sandbox, root string) (*Cluster, error) {
 }
 
 // Install loads Holdfast's images and applies config/overlays/sandbox, and
-// waits until every replica of controller and node is ready.
+// waits until every replica of controller, manager and node is ready.
 func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	tars, err := c.buildImages(ctx, out)
 	if err != nil {

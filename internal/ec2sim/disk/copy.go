@@ -22,19 +22,14 @@ var errRestless = errors.New("the volume is written to without a pause, so that 
 // copied is one file and the copy that is made of it.
 type copied struct{ from, to string }
 
-// copyStill copies files as they are together at one point in time: one file
+// copyAtRest copies files as they are together at one point in time: one file
 // by reference where the filesystem can, else all again and again until none
 // was written to meanwhile. (The kernel stamps every write of a loop device on
-// the file.) After an error there is no copy.
-func copyStill(files []copied, patience time.Duration) error {
+// the file.) After an error there may be copies, of no use.
+func copyAtRest(files []copied, patience time.Duration) error {
 	err := errRestless
 	for begin := time.Now(); errors.Is(err, errRestless) && time.Since(begin) < patience; {
 		err = copyTogether(files)
-	}
-	if err != nil {
-		for _, f := range files {
-			err = errors.Join(err, remove(f.to))
-		}
 	}
 	return err
 }

@@ -27,6 +27,9 @@ type Files struct {
 	patience time.Duration
 	// loops guards the making and clearing of loop devices.
 	loops sync.Mutex
+	// groups are the cgroups to pause for a copy, pausing is held meanwhile.
+	groups  []string
+	pausing sync.Mutex
 }
 
 // New keeps content below dir, which it makes. Loop devices are opened in the
@@ -75,7 +78,7 @@ func (f *Files) CreateVolume(volumeID, snapshotID string, size int64) error {
 // CopyVolume makes a file with what has reached another volume, zeros behind it.
 func (f *Files) CopyVolume(sourceID, volumeID string, size int64) error {
 	path := f.volumePath(volumeID)
-	if err := copyStill([]copied{{f.volumePath(sourceID), path}}, f.patience); err != nil {
+	if err := f.copyStill([]copied{{f.volumePath(sourceID), path}}); err != nil {
 		return fmt.Errorf("volume %s from %s: %w", volumeID, sourceID, err)
 	}
 	if err := os.Truncate(path, size); err != nil {
@@ -128,7 +131,7 @@ func (f *Files) CreateSnapshots(volumeOf map[string]string) error {
 	for snapshotID, volumeID := range volumeOf {
 		files = append(files, copied{f.volumePath(volumeID), f.snapshotPath(snapshotID)})
 	}
-	if err := copyStill(files, f.patience); err != nil {
+	if err := f.copyStill(files); err != nil {
 		return fmt.Errorf("snapshots of volumes %v: %w", slices.Sorted(maps.Values(volumeOf)), err)
 	}
 	return nil

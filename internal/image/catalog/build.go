@@ -26,8 +26,7 @@ type Options struct {
 	// the user's cache, where what is missing is built first. The images of the
 	// driver, pause and busybox do not need it.
 	Binaries string
-	// Only names the images to build; empty means all but those of Kubernetes'
-	// end-to-end suite.
+	// Only names the images to build; empty means all that an installation runs.
 	Only []string
 	// Version is the driver's version and the tag of its images. Required.
 	Version string

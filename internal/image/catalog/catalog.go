@@ -37,7 +37,7 @@ var entries = slices.Concat([]entry{
 	{"manager", "the manager: one binary", ours("holdfast-manager"), managerImage, false},
 	{"pause", "stand-in for the container that holds a Pod's namespaces", fixed("registry.k8s.io/pause:3.10"), pauseImage, false},
 	{"busybox", "stand-in for busybox, from this machine's static busybox", fixed("docker.io/library/busybox:1.37"), busyboxImage, false},
-}, toolchainEntries(), suiteEntries())
+}, toolchainEntries(), suiteEntries(), []entry{postgresqlEntry, blockDriverEntry})
 
 // ours is the reference of an image that carries the driver's version.
 func ours(name string) func(version string) string {
@@ -188,6 +188,23 @@ func nodeImage(ctx context.Context, s *source) (image.Image, error) {
 		Entrypoint: []string{"/holdfast-driver"},
 		Env:        []string{searchPath},
 		Labels:     driverLabels(s.version, "Holdfast CSI driver, node"),
+	}, nil
+}
+
+// blockDriverEntry is the driver that is not ours, which test/e2e/foreign installs.
+var blockDriverEntry = entry{
+	"block-driver", "for tests: block.example.com, a CSI driver that is not ours, to stand before ours",
+	fixed("localhost/e2e-block-driver:test"), blockDriverImage, true,
+}
+
+func blockDriverImage(ctx context.Context, s *source) (image.Image, error) {
+	binary, err := s.goBinary(ctx, "./test/e2e/foreign/driver", "")
+	if err != nil {
+		return image.Image{}, err
+	}
+	return image.Image{
+		Files:      []image.File{{Path: "/driver", Mode: 0o755, Source: binary}},
+		Entrypoint: []string{"/driver"},
 	}, nil
 }
 

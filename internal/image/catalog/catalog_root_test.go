@@ -49,3 +49,27 @@ func TestNodeImageToolsRunOnTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// The server and its programs must start with nothing else around them, as a
+// user who is not root. The packages are fetched once a machine.
+func TestPostgreSQLImageMakesADatabase(t *testing.T) {
+	img, err := postgresqlImage(context.Background(), newTestSource(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(t.TempDir(), "rootfs")
+	if err := image.Unpack(root, img); err != nil {
+		t.Fatal(err)
+	}
+	const script = `export PGDATA=/var/lib/postgresql/data/d POSTGRES_PASSWORD=x POSTGRES_DB=shop POSTGRES_INITDB_ARGS=--data-checksums
+		docker-entrypoint.sh postgres --version && [ "$(stat -c %a "$PGDATA")" = 700 ] &&
+		echo 'SELECT datname FROM pg_database;' | postgres --single -j postgres | grep -q 'datname = "shop"' &&
+		pg_controldata | grep -q 'checksum version: *1' && psql --version && pgbench --version && pg_amcheck --version && pg_isready --version`
+	cmd := exec.Command("unshare", "--mount", "sh", "-c",
+		`mkdir -p "$0/proc" "$0/dev" && mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot --userspec=999:999 "$0" "$@"`, root,
+		"sh", "-euxc", script)
+	cmd.Env = img.Env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("in the image: %v\n%s", err, out)
+	}
+}

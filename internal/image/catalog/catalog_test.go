@@ -113,23 +113,38 @@ func TestUnknownImageIsRefusedWithTheChoice(t *testing.T) {
 	}
 }
 
-// What no installation runs is not built for one: its agnhost takes minutes.
-func TestSuiteIsBuiltOnlyWhereItIsNamed(t *testing.T) {
+// What no installation runs is not built for one: the suite's agnhost takes
+// minutes, PostgreSQL a download.
+func TestWhatTestsRunIsBuiltOnlyWhereItIsNamed(t *testing.T) {
 	all, err := selectEntries(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	named := append(SuiteNames(), "postgresql", "block-driver")
 	for _, e := range all {
-		if slices.Contains(SuiteNames(), e.name) {
+		if slices.Contains(named, e.name) {
 			t.Errorf("%s is built without being named", e.name)
 		}
 	}
-	if len(all)+len(SuiteNames()) != len(Names()) {
-		t.Errorf("%d images are built unnamed, and %d of the suite, of %d", len(all), len(SuiteNames()), len(Names()))
+	if len(all)+len(named) != len(Names()) {
+		t.Errorf("%d images are built unnamed, and %d by name, of %d", len(all), len(named), len(Names()))
 	}
-	named, err := selectEntries(SuiteNames())
-	if err != nil || len(named) != len(SuiteNames()) {
-		t.Errorf("%d images of the suite, %v; want each that is named", len(named), err)
+	chosen, err := selectEntries(named)
+	if err != nil || len(chosen) != len(named) {
+		t.Errorf("%d images, %v; want each that is named", len(chosen), err)
+	}
+}
+
+// Libraries and the server are wanted; what compiles, installs or configures is not.
+func TestNeededByPostgreSQL(t *testing.T) {
+	for pkg, want := range map[string]bool{
+		"postgresql-15": true, "postgresql-client-16": true, "libc6": true, "libpq5": true, "libpam0g": true, "zlib1g": true,
+		"postgresql-common": false, "postgresql-client-common": false, "libllvm14": false, "libperl5.36": false,
+		"libjson-perl": false, "libpam-modules": false, "libc-bin": false, "perl": false, "dpkg": false,
+	} {
+		if got := neededByPostgreSQL(pkg); got != want {
+			t.Errorf("%s: %v, want %v", pkg, got, want)
+		}
 	}
 }
 

@@ -116,6 +116,17 @@ func (l Layout) Folders(group string) []string {
 	return out
 }
 
+// V2Folder is the folder of one group in cgroup v2's hierarchy; false where the
+// machine has none.
+func (l Layout) V2Folder(group string) (string, bool) {
+	for _, h := range l.Hierarchies {
+		if h.V2() {
+			return filepath.Join(h.Mount, group), true
+		}
+	}
+	return "", false
+}
+
 // Mount is one mount that shows a node the cgroups from its own namespace.
 type Mount struct {
 	Target string // absolute, below /sys/fs/cgroup

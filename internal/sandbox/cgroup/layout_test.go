@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -86,5 +87,23 @@ func TestFolders(t *testing.T) {
 	want := []string{"/sys/fs/cgroup/pids/s/n", "/sys/fs/cgroup/unified/s/n"}
 	if diff := cmp.Diff(want, l.Folders("s/n")); diff != "" {
 		t.Errorf("folders (-want +got)\n%s", diff)
+	}
+}
+
+func TestV2Folder(t *testing.T) {
+	v1 := Hierarchy{Mount: "/sys/fs/cgroup/pids", Controllers: "pids"}
+	for name, tc := range map[string]struct {
+		why   string
+		mount string
+		l     Layout
+	}{
+		"hybrid": {"v2 is beside v1", "/sys/fs/cgroup/unified", Layout{Hierarchies: []Hierarchy{v1, {Mount: "/sys/fs/cgroup/unified"}}}},
+		"v2":     {"v2 is all there is", "/sys/fs/cgroup", Layout{Hierarchies: []Hierarchy{{Mount: "/sys/fs/cgroup"}}}},
+		"v1":     {"there is no v2", "", Layout{Hierarchies: []Hierarchy{v1}}},
+	} {
+		got, ok := tc.l.V2Folder("s/n")
+		if want := filepath.Join(tc.mount, "s/n"); ok != (tc.mount != "") || ok && got != want {
+			t.Errorf("%s: folder %q, %v: %s", name, got, ok, tc.why)
+		}
 	}
 }
