@@ -13,33 +13,36 @@ import (
 	"github.com/holdfast-dev/holdfast/webhooks/claim"
 	"github.com/holdfast-dev/holdfast/webhooks/namespace"
 	"github.com/holdfast-dev/holdfast/webhooks/snapshot"
+	"github.com/holdfast-dev/holdfast/webhooks/snapshotschedule"
 	"github.com/holdfast-dev/holdfast/webhooks/statefulset"
 	"github.com/holdfast-dev/holdfast/webhooks/storageclass"
 	"github.com/holdfast-dev/holdfast/webhooks/storagepolicy"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
-// Add serves the judges on a manager's webhook server and registers their metrics.
-func Add(mgr ctrl.Manager, w *world.World, registry prometheus.Registerer) error {
+// Add serves the judges on a manager's webhook server and registers their
+// metrics. hooks says whether the install runs hooks of SnapshotSchedules.
+func Add(mgr ctrl.Manager, w *world.World, registry prometheus.Registerer, hooks bool) error {
 	recorder := admit.NewRecorder(mgr.GetEventRecorder("holdfast"), registry)
-	for path, handler := range handlers(mgr.GetLogger(), w, world.Authorizer{Client: mgr.GetClient()}, recorder) {
+	for path, handler := range handlers(mgr.GetLogger(), w, world.Authorizer{Client: mgr.GetClient()}, recorder, hooks) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return w.Watch(mgr.GetCache())
 }
 
 // handlers are the judges by path.
-func handlers(log logr.Logger, w *world.World, a world.Authorizer, r admit.Reporter) map[string]http.Handler {
-	claims := &claim.Webhook{World: w, Authorizer: a}
+func handlers(log logr.Logger, w *world.World, a world.Authorizer, r admit.Reporter, hooks bool) map[string]http.Handler {
+	claims := &claim.Webhook{World: w, Authorizer: a, SizeOf: statefulset.SizeOf}
 	byPath := map[string]http.Handler{}
 	for path, judge := range map[string]admit.Judge{
-		"/validate/claims":          claims.Validate,
-		"/default/claims":           claims.Default,
-		"/validate/statefulsets":    (&statefulset.Webhook{World: w}).Validate,
-		"/validate/storageclasses":  (&storageclass.Webhook{World: w}).Validate,
-		"/validate/volumesnapshots": (&snapshot.Webhook{World: w, Authorizer: a}).Validate,
-		"/validate/namespaces":      (&namespace.Webhook{World: w, Authorizer: a}).Validate,
-		"/validate/storagepolicies": (&storagepolicy.Webhook{World: w}).Validate,
+		"/validate/claims":            claims.Validate,
+		"/default/claims":             claims.Default,
+		"/validate/statefulsets":      (&statefulset.Webhook{World: w}).Validate,
+		"/validate/storageclasses":    (&storageclass.Webhook{World: w}).Validate,
+		"/validate/volumesnapshots":   (&snapshot.Webhook{World: w, Authorizer: a}).Validate,
+		"/validate/namespaces":        (&namespace.Webhook{World: w, Authorizer: a}).Validate,
+		"/validate/storagepolicies":   (&storagepolicy.Webhook{World: w}).Validate,
+		"/validate/snapshotschedules": (&snapshotschedule.Webhook{World: w, Authorizer: a, Hooks: hooks}).Validate,
 	} {
 		byPath[path] = admit.Handler(log.WithName(path), judge, r)
 	}

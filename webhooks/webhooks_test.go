@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,14 +22,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 	"github.com/holdfast-dev/holdfast/webhooks"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
@@ -39,6 +43,9 @@ var server struct {
 	cfg      *rest.Config
 	client   client.Client
 	warnings *warnings
+	cache    client.Reader // the manager's informers
+	registry *prometheus.Registry
+	certDir  string // of the webhooks' certificate
 }
 
 // warnings keeps what the API server warns of.
@@ -66,6 +73,7 @@ func scheme() *runtime.Scheme {
 }
 
 func TestWebhooks(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard()) // else controller-runtime prints a stack to say that nobody did
 	cfg, install := testenv.APIServerWithWebhooks(t)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  scheme(),
@@ -77,14 +85,20 @@ func TestWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := webhooks.Add(mgr, world.Of(mgr), prometheus.NewRegistry()); err != nil {
+	server.cache, server.registry = mgr.GetCache(), prometheus.NewRegistry()
+	if err := webhooks.Add(mgr, world.Of(mgr, snapshots.NewIndex(mgr.GetFieldIndexer())), server.registry, true); err != nil {
 		t.Fatal(err)
 	}
+	run, stop := context.WithCancel(t.Context())
+	defer stop()
+	stopped := make(chan struct{})
 	go func() {
-		if err := mgr.Start(t.Context()); err != nil {
+		defer close(stopped)
+		if err := mgr.Start(run); err != nil {
 			fmt.Fprintln(os.Stderr, "manager:", err)
 		}
 	}()
+	server.certDir = install.LocalServingCertDir
 	server.cfg, server.warnings = rest.CopyConfig(cfg), &warnings{}
 	server.cfg.WarningHandlerWithContext = server.warnings
 	if server.client, err = client.New(server.cfg, client.Options{Scheme: scheme()}); err != nil {
@@ -95,12 +109,27 @@ func TestWebhooks(t *testing.T) {
 		<-time.After(50 * time.Millisecond)
 	}
 	t.Run("claims", testClaims)
+	t.Run("attributes", testAttributes)
 	t.Run("classes", testClasses)
 	t.Run("sets", testSets)
 	t.Run("deletion", testDeletion)
 	t.Run("override", testOverride)
+	t.Run("lifting", testLifting) // by the user of testOverride
 	t.Run("defaults", testDefaults)
 	t.Run("policies", testPolicies)
+	t.Run("schedules", testSchedules)
+	t.Run("hooks", testHooks)
+	t.Run("table", testTable)
+	t.Run("free", testFree)
+	t.Run("exemptions", testExemptions)
+	t.Run("ratchet", testRatchet)
+	t.Run("examples", testExamples)
+	t.Run("many", testMany)
+	t.Run("everything", testEverything)
+	t.Run("link", testLink)
+	t.Run("unanswered", func(t *testing.T) { // the last one: nobody answers any more
+		testUnanswered(t, func() { stop(); <-stopped })
+	})
 }
 
 func create(t *testing.T, objects ...client.Object) {
@@ -151,27 +180,6 @@ func namespace(t *testing.T, labels map[string]string) string {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: labels}}
 	create(t, n)
 	return n.Name
-}
-
-func ptr[T any](v T) *T { return &v }
-
-func claimOf(namespace, name, size string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: ptr(""),
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
-		},
-	}
-	if change != nil {
-		change(c)
-	}
-	return c
-}
-
-func classOf(name, provisioner string, parameters map[string]string) *storagev1.StorageClass {
-	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: parameters}
 }
 
 // refused holds that err is a refusal that tells all parts.
@@ -255,6 +263,40 @@ func testClaims(t *testing.T) {
 	accepted(t, "system namespaces are never asked about", c.Create(ctx, claimOf("kube-system", "a", "5Gi", nil)))
 }
 
+// testAttributes holds that IOPS are bounded whichever class brings them.
+func testAttributes(t *testing.T) {
+	ns := namespace(t, map[string]string{"kind": "attributes"})
+	ctx, c := t.Context(), server.client
+	attributes := func(name, driver, iops string) *storagev1.VolumeAttributesClass {
+		return &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: driver, Parameters: map[string]string{"iops": iops}}
+	}
+	create(t, attributes("silver", "ebs.csi.aws.com", "4000"), attributes("gold", "ebs.csi.aws.com", "4001"),
+		attributes("platinum", "ebs.csi.aws.com", "5000"), attributes("of-another", "pd.csi.storage.gke.io", "5000"))
+	naming := func(name, class string) *corev1.PersistentVolumeClaim {
+		return claimOf(ns, name, "1Gi", func(p *corev1.PersistentVolumeClaim) {
+			p.Spec.StorageClassName, p.Spec.VolumeAttributesClassName = ptr("expandable"), &class
+		})
+	}
+	old := naming("old", "gold")
+	create(t, old) // before the policy
+	policy(t, v1alpha1.StoragePolicySpec{
+		Match:      v1alpha1.PolicyMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kind": "attributes"}}},
+		Guardrails: &v1alpha1.Guardrails{StorageClass: &v1alpha1.StorageClassRules{MaxIOPS: 4000}},
+	}, naming("probe", "gold"))
+	refused(t, "one IOPS too many", c.Create(ctx, naming("a", "gold")), "storageClass.maxIOPS", "spec.volumeAttributesClassName", `"gold"`, "4001", "at most 4000 IOPS")
+	changed := naming("b", "silver")
+	bound(changed)
+	accepted(t, "as many as the policy allows", c.Create(ctx, changed))
+	accepted(t, "the class of another driver", c.Create(ctx, naming("c", "of-another")))
+	accepted(t, "a class that is not there", c.Create(ctx, naming("d", "gone")))
+	changed.Status.Phase = corev1.ClaimBound // else the API server lets no class be named later
+	accepted(t, "bind", c.Status().Update(ctx, changed))
+	changed.Spec.VolumeAttributesClassName = ptr("platinum")
+	refused(t, "a class that is named later", c.Update(ctx, changed.DeepCopy()), "storageClass.maxIOPS", `"platinum"`, "5000")
+	old.Labels = map[string]string{"a": "b"}
+	accepted(t, "an old violation stays editable", c.Update(ctx, old))
+}
+
 func testClasses(t *testing.T) {
 	ctx, c := t.Context(), server.client
 	create(t, classOf("was-there", "ebs.csi.aws.com", nil))
@@ -274,25 +316,6 @@ func testClasses(t *testing.T) {
 	accepted(t, "read", c.Get(ctx, client.ObjectKeyFromObject(was), was))
 	was.AllowVolumeExpansion = ptr(true)
 	accepted(t, "an old violation stays editable", c.Update(ctx, was))
-}
-
-func setOf(namespace, name string, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
-	labels := map[string]string{"app": name}
-	s := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: appsv1.StatefulSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-			},
-			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*claimOf("", "data", "1Gi", nil)},
-		},
-	}
-	if change != nil {
-		change(s)
-	}
-	return s
 }
 
 func testSets(t *testing.T) {
@@ -318,7 +341,7 @@ func testSets(t *testing.T) {
 	if w := server.warnings.taken(); !strings.Contains(w, "podDisruptionBudget") || !strings.Contains(w, "spec.volumeClaimTemplates[0].spec.resources.requests.storage") {
 		t.Errorf("warnings are %q", w)
 	}
-	create(t, claimOf(ns, "data-pg-2", "1Gi", nil))
+	create(t, claimOf(ns, "data-pg-2", "1Gi", bound))
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
 	eventually(t, "the scale subresource is judged", func() error {
 		if err := c.SubResource("scale").Update(ctx, set.DeepCopy(), client.WithSubResourceBody(scale.DeepCopy())); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "data-pg-2") {
@@ -348,8 +371,6 @@ func snapshot(t *testing.T, ns, name, of string, cut time.Time) *snapshotv1.Volu
 	}
 	return s
 }
-
-func bound(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "pv-" + p.Name }
 
 func protecting(kind string, allow v1alpha1.DeletionPermission) v1alpha1.StoragePolicySpec {
 	return v1alpha1.StoragePolicySpec{
@@ -385,6 +406,20 @@ func testDeletion(t *testing.T) {
 	for how, err := range all() {
 		refused(t, how, err, "deletion", ns+"/data-pg-0", "not there", v1alpha1.AnnotationOverrideDeletion)
 	}
+	accepted(t, "a set that leaves its claims", c.Delete(ctx, set.DeepCopy(), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	earlier := claimOf(ns, "data-pg-7", "1Gi", func(p *corev1.PersistentVolumeClaim) {
+		bound(p)
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: set.Name, UID: set.UID}}
+	})
+	create(t, earlier)
+	eventually(t, "the claim of a replica that went before is judged with its set", func() error {
+		if err := c.Delete(ctx, set.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), ns+"/data-pg-7") {
+			return fmt.Errorf("the refusal says nothing of it: %w", err)
+		}
+		return nil
+	})
+	snapshot(t, ns, "of-earlier", "data-pg-7", time.Now().Add(time.Second))
+	eventually(t, "and goes with a snapshot", func() error { return c.Delete(ctx, earlier.DeepCopy()) })
 	accepted(t, "an unbound claim holds nothing", c.Delete(ctx, free))
 	snapshot(t, ns, "old", "data-pg-0", data.CreationTimestamp.Add(-time.Hour))
 	for how, err := range all() {
@@ -446,6 +481,90 @@ func testOverride(t *testing.T) {
 	accepted(t, "who may override takes it off", as("lead").Update(ctx, opened.DeepCopy(), client.DryRunAll))
 	accepted(t, "who may override writes the override", as("lead").Patch(ctx, annotated.DeepCopy(), client.MergeFrom(data)))
 	accepted(t, "and then a developer may delete", as("dev").Delete(ctx, data))
+}
+
+// testLifting is what a developer, who may not override, tries against the
+// protection of a claim: the API server asks about all of it.
+func testLifting(t *testing.T) {
+	ctx, c := t.Context(), server.client
+	cfg := rest.CopyConfig(server.cfg)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "dev"}
+	dev, err := client.New(cfg, client.Options{Scheme: scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, outside := namespace(t, map[string]string{"kind": "lifting"}), namespace(t, map[string]string{"kind": "elsewhere"})
+	keep := func(p *corev1.PersistentVolumeClaim) { bound(p); p.Labels = map[string]string{"keep": "yes"} }
+	data, loose, cached := claimOf(ns, "data", "1Gi", keep), claimOf(ns, "loose", "1Gi", bound), claimOf(ns, "db-0-cache", "1Gi", keep)
+	armed := claimOf(outside, "data", "1Gi", func(p *corev1.PersistentVolumeClaim) {
+		keep(p)
+		p.Annotations = map[string]string{v1alpha1.AnnotationOverrideDeletion: "mine"}
+	})
+	for _, o := range []client.Object{data, loose, cached, armed} {
+		put(t, o)
+	}
+	spec := protecting("lifting", v1alpha1.AllowOverrideOnly)
+	spec.Match.ClaimSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
+	spec.Exemptions = []v1alpha1.Exemption{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "legacy"}}, Reason: "migration", Until: metav1.NewTime(time.Now().Add(time.Hour))}}
+	policy(t, spec, claimOf(ns, "probe", "5Gi", keep))
+	try := func(o client.Object, patch string, options ...client.PatchOption) error {
+		return dev.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)), options...)
+	}
+	inside, other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: outside}}
+	const byPod = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"db-0","uid":"8b1f","controller":true}]}}`
+	const override = `{"metadata":{"annotations":{"holdfast.dev/override-deletion":"mine"}}}`
+	for what, err := range map[string]error{
+		"takes the label off":                    try(data, `{"metadata":{"labels":{"keep":null}}}`),
+		"labels it into an exemption":            try(data, `{"metadata":{"labels":{"app":"legacy"}}}`),
+		"makes it a Pod's":                       try(cached, byPod),
+		"writes the override":                    try(data, override),
+		"labels the namespace out of the policy": try(inside, `{"metadata":{"labels":{"kind":"other"}}}`),
+		"writes the override on the namespace":   try(inside, override),
+		"labels a namespace in with an override": try(other, `{"metadata":{"labels":{"kind":"lifting"}}}`),
+	} {
+		refused(t, "a developer "+what, err, `"dev" may not override`)
+	}
+	accepted(t, "a Pod that the claim is not named after", try(data, byPod, client.DryRunAll))
+	accepted(t, "an override where nothing is protected", try(loose, override))
+	eventually(t, "but the claim does not come under the policy with it", func() error {
+		if err := try(loose, `{"metadata":{"labels":{"keep":"yes"}}}`, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it does: %w", err)
+		}
+		return nil
+	})
+	accepted(t, "other labels are free", try(data, `{"metadata":{"labels":{"team":"a"}}}`))
+	accepted(t, "on the namespace too", try(inside, `{"metadata":{"labels":{"team":"a"}}}`))
+	refused(t, "and the claim stays", c.Delete(ctx, data.DeepCopy(), client.DryRunAll), "not overridden")
+}
+
+// testUnanswered takes the strict label off while no manager answers: what makes
+// requests wait for one must not come off by itself.
+func testUnanswered(t *testing.T, stop func()) {
+	ctx, c := t.Context(), server.client
+	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(t, map[string]string{v1alpha1.LabelEnforce: v1alpha1.EnforceStrict})}}
+	ordinary := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(t, nil)}}
+	label := func(n *corev1.Namespace, value string) error {
+		return c.Patch(ctx, n.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{`+value+`}}}`)))
+	}
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-public"}}
+	stop()
+	for what, value := range map[string]string{"takes it off": `"holdfast.dev/enforce":null`, "gives it another value": `"holdfast.dev/enforce":"lax"`} {
+		if err := label(strict, value); err == nil || !strings.Contains(err.Error(), `failed calling webhook "namespaces-opened.holdfast.dev"`) {
+			t.Errorf("somebody %s: %v", what, err)
+		}
+	}
+	accepted(t, "another namespace waits for nobody", label(ordinary, `"team":"a"`))
+	accepted(t, "nor does one of the system, labelled strict", label(system, `"holdfast.dev/enforce":"strict"`))
+	accepted(t, "which takes it off", label(system, `"holdfast.dev/enforce":null`))
+	for _, in := range []string{ordinary.Name, "kube-system"} {
+		accepted(t, "a schedule waits for nobody", c.Create(ctx, scheduleOf(in, "plain", "@daily", nil)))
+		err := c.Create(ctx, scheduleOf(in, "hooked", "@daily", func(s *v1alpha1.SnapshotSchedule) {
+			s.Spec.Hooks = &v1alpha1.SnapshotHooks{Before: []v1alpha1.BeforeHook{{HookCommand: v1alpha1.HookCommand{Command: []string{"sync"}}}}}
+		}))
+		if err == nil || !strings.Contains(err.Error(), `failed calling webhook "snapshotschedules-hooks.holdfast.dev"`) {
+			t.Errorf("hooks get into %s unasked: %v", in, err)
+		}
+	}
 }
 
 func testDefaults(t *testing.T) {

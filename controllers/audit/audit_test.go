@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"context"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
@@ -59,7 +61,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	clk := clocktesting.NewFakeClock(now)
-	a := New(c, &world.World{Cache: c, Live: c, Clock: clk}, clk, prometheus.NewRegistry())
+	a := New(c, &world.World{Cache: c, Live: c, Index: snapshots.NewIndex(noSnapshots{}), Clock: clk}, clk, prometheus.NewRegistry())
 	if err := a.Audit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,4 +100,11 @@ func TestAudit(t *testing.T) {
 	if got.ResourceVersion != version {
 		t.Error("a scan that found the same wrote the status again")
 	}
+}
+
+// noSnapshots is the index in a cluster that does not have the kind VolumeSnapshot.
+type noSnapshots struct{}
+
+func (noSnapshots) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return &meta.NoKindMatchError{}
 }

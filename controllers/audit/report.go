@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -51,10 +52,10 @@ func report(old v1alpha1.StoragePolicyStatus, generation int64, ready *policy.Po
 		}
 		return status
 	}
-	status.MatchedClaims, status.ViolationCount = r.MatchedClaims, int32(len(r.Violations))
-	status.Violations = r.Violations[:min(len(r.Violations), maxViolations)]
+	status.MatchedClaims, status.ViolationCount, status.Violations = r.MatchedClaims, r.Count(), r.Violations()
+	status.Orphans = r.Orphans
 	status.CompliantStorageClasses = r.Compliant[:min(len(r.Compliant), maxCompliant)]
-	set(v1alpha1.ConditionReady, true, v1alpha1.ReasonScanned, fmt.Sprintf("%d claims are under the policy, %d violations", r.MatchedClaims, len(r.Violations)))
+	set(v1alpha1.ConditionReady, true, v1alpha1.ReasonScanned, fmt.Sprintf("%d claims are under the policy, %d violations", r.MatchedClaims, status.ViolationCount))
 	reason, message := conflicts(ready, r, c.policies)
 	set(v1alpha1.ConditionConflicting, reason != v1alpha1.ReasonNoConflict, reason, message)
 	if ready.Defaults != nil && c.defaultClass != "" {
@@ -80,6 +81,12 @@ func conflicts(p *policy.Policy, r *Result, all map[string]*policy.Policy) (reas
 		}
 		if p.Priority == other.Priority && p.Defaults != nil && other.Defaults != nil && p.Defaults.StorageClassName != other.Defaults.StorageClassName {
 			same = append(same, fmt.Sprintf("StoragePolicy %q has the same priority %d and another default class (as for claim %s); %q acts", name, p.Priority, example, min(p.Name, name)))
+		}
+		if p.Priority == other.Priority && p.Expansion != nil && other.Expansion != nil && !equality.Semantic.DeepEqual(p.Expansion, other.Expansion) {
+			same = append(same, fmt.Sprintf("StoragePolicy %q has the same priority %d and another expansion (as for claim %s); %q acts", name, p.Priority, example, min(p.Name, name)))
+		}
+		if p.Priority == other.Priority && p.Orphans != nil && other.Orphans != nil && *p.Orphans != *other.Orphans {
+			same = append(same, fmt.Sprintf("StoragePolicy %q has the same priority %d and says otherwise of orphans (as for claim %s); %q acts", name, p.Priority, example, min(p.Name, name)))
 		}
 		if what := contradiction(p.Guardrails, other.Guardrails); what != "" {
 			contrary = append(contrary, fmt.Sprintf("claim %s cannot keep this policy and StoragePolicy %q: %s", example, name, what))
@@ -114,12 +121,12 @@ func contradiction(a, b *v1alpha1.Guardrails) string {
 		}
 	}
 	if a.StorageClass != nil && b.StorageClass != nil {
-		for what, pair := range map[string][2]string{
-			"volumeBindingMode": {string(a.StorageClass.VolumeBindingMode), string(b.StorageClass.VolumeBindingMode)},
-			"reclaimPolicy":     {string(a.StorageClass.ReclaimPolicy), string(b.StorageClass.ReclaimPolicy)},
+		for _, both := range []struct{ what, a, b string }{ // the first tells, the same in each scan
+			{"volumeBindingMode", string(a.StorageClass.VolumeBindingMode), string(b.StorageClass.VolumeBindingMode)},
+			{"reclaimPolicy", string(a.StorageClass.ReclaimPolicy), string(b.StorageClass.ReclaimPolicy)},
 		} {
-			if pair[0] != "" && pair[1] != "" && pair[0] != pair[1] {
-				return fmt.Sprintf("storageClass.%s is %s and %s", what, min(pair[0], pair[1]), max(pair[0], pair[1]))
+			if both.a != "" && both.b != "" && both.a != both.b {
+				return fmt.Sprintf("storageClass.%s is %s and %s", both.what, min(both.a, both.b), max(both.a, both.b))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +32,18 @@ func guarded(g v1alpha1.Guardrails) v1alpha1.StoragePolicySpec {
 	return v1alpha1.StoragePolicySpec{Guardrails: &g}
 }
 
+func orphaned(action v1alpha1.OrphanAction) v1alpha1.StoragePolicySpec {
+	return v1alpha1.StoragePolicySpec{Orphans: &v1alpha1.PolicyOrphans{AfterSeconds: 600, Action: action}}
+}
+
 func size(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
 
 func TestReport(t *testing.T) {
 	gives := func(class string) v1alpha1.StoragePolicySpec {
 		return v1alpha1.StoragePolicySpec{Defaults: &v1alpha1.PolicyDefaults{StorageClassName: class}}
+	}
+	grows := func(to string) v1alpha1.StoragePolicySpec {
+		return v1alpha1.StoragePolicySpec{Expansion: &v1alpha1.PolicyExpansion{MaxSize: resource.MustParse(to)}}
 	}
 	for name, tc := range map[string]struct {
 		why          string
@@ -50,6 +58,10 @@ func TestReport(t *testing.T) {
 		"same priority":      {"which class is given is the names' to decide, and that is said", gives("a"), gives("b"), false, "", v1alpha1.ConditionConflicting, metav1.ConditionTrue, `"mine" acts`},
 		"same class":         {"two that give the same do not conflict", gives("a"), gives("a"), false, "", v1alpha1.ConditionConflicting, metav1.ConditionFalse, ""},
 		"nothing in common":  {"policies of other claims do not conflict", gives("a"), gives("b"), true, "", v1alpha1.ConditionConflicting, metav1.ConditionFalse, ""},
+		"two expansions":     {"which one grows the claim is the names' to decide", grows("1Ti"), grows("2Ti"), false, "", v1alpha1.ConditionConflicting, metav1.ConditionTrue, `another expansion (as for claim ns/claim); "mine" acts`},
+		"same expansion":     {"sizes are compared, not their texts", grows("1Ti"), grows("1024Gi"), false, "", v1alpha1.ConditionConflicting, metav1.ConditionFalse, ""},
+		"orphans":            {"only one can act", orphaned(v1alpha1.DeleteOrphans), orphaned(v1alpha1.ReportOrphans), false, "", v1alpha1.ConditionConflicting, metav1.ConditionTrue, `otherwise of orphans (as for claim ns/claim); "mine" acts`},
+		"the same orphans":   {"either may act", orphaned(v1alpha1.DeleteOrphans), orphaned(v1alpha1.DeleteOrphans), false, "", v1alpha1.ConditionConflicting, metav1.ConditionFalse, ""},
 		"sizes":              {"no claim is at least 5 and at most 4", guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MinSize: size("5Gi")}}), guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MaxSize: size("4Gi")}}), false, "", v1alpha1.ConditionConflicting, metav1.ConditionTrue, "claim.minSize is 5Gi, claim.maxSize is 4Gi"},
 		"sizes, other way":   {"both policies say so", guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MaxSize: size("4Gi")}}), guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MinSize: size("5Gi")}}), false, "", v1alpha1.ConditionConflicting, metav1.ConditionTrue, "claim.minSize is 5Gi"},
 		"sizes that fit":     {"equal bounds leave one size", guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MinSize: size("4Gi")}}), guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MaxSize: size("4Gi")}}), false, "", v1alpha1.ConditionConflicting, metav1.ConditionFalse, ""},
@@ -95,10 +107,31 @@ func TestReportOfBrokenPolicy(t *testing.T) {
 }
 
 func TestReportListsFirstFifty(t *testing.T) {
-	r := &Result{Violations: make([]v1alpha1.Violation, 51)}
+	r := &Result{Broken: map[Break]int32{}}
+	for i := range 51 {
+		r.add(violation{kind: "PersistentVolumeClaim", namespace: "db", name: fmt.Sprintf("data-%02d", 50-i)})
+	}
 	mine := compiled(t, "mine", guarded(v1alpha1.Guardrails{}))
 	status := report(v1alpha1.StoragePolicyStatus{}, 1, mine, nil, r, cluster{now: now})
 	if len(status.Violations) != 50 || status.ViolationCount != 51 {
 		t.Errorf("%d listed of %d, want 50 of 51", len(status.Violations), status.ViolationCount)
+	}
+	for i, v := range status.Violations {
+		if want := fmt.Sprintf("data-%02d", i); v.Name != want {
+			t.Fatalf("violation %d is of %s, want %s", i, v.Name, want)
+		}
+	}
+}
+
+// TestContradictionIsToldAlike: a text that is another each time would be
+// written into the status each minute.
+func TestContradictionIsToldAlike(t *testing.T) {
+	a := &v1alpha1.Guardrails{StorageClass: &v1alpha1.StorageClassRules{VolumeBindingMode: storagev1.VolumeBindingImmediate, ReclaimPolicy: "Retain"}}
+	b := &v1alpha1.Guardrails{StorageClass: &v1alpha1.StorageClassRules{VolumeBindingMode: storagev1.VolumeBindingWaitForFirstConsumer, ReclaimPolicy: "Delete"}}
+	first := contradiction(a, b)
+	for range 100 {
+		if again := contradiction(b, a); again != first {
+			t.Fatalf("told %q, then %q", first, again)
+		}
 	}
 }

@@ -3,14 +3,12 @@ package stamp
 import (
 	"maps"
 	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/webhooks/statefulset"
 )
 
 // Stamp says whose a claim is.
@@ -26,34 +24,16 @@ func Owners(claim *corev1.PersistentVolumeClaim, sets []appsv1.StatefulSet) []St
 	var owners []Stamp
 	for i := range sets {
 		set := &sets[i]
-		if set.DeletionTimestamp != nil || !selects(set, claim) {
+		if set.DeletionTimestamp != nil || !statefulset.Selects(set, claim) {
 			continue
 		}
 		for _, template := range set.Spec.VolumeClaimTemplates {
-			if ordinal, ok := ordinalOf(claim.Name, template.Name+"-"+set.Name+"-"); ok {
+			if ordinal, ok := statefulset.OrdinalOf(claim.Name, template.Name, set.Name); ok {
 				owners = append(owners, Stamp{Set: set, Template: template.Name, Ordinal: ordinal})
 			}
 		}
 	}
 	return owners
-}
-
-// selects says whether the claim carries the labels that the StatefulSet
-// controller gives: those of the set's selector.
-func selects(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	return err == nil && !selector.Empty() && selector.Matches(labels.Set(claim.Labels))
-}
-
-// ordinalOf reads the ordinal behind a prefix: decimal digits, written as
-// Kubernetes does, without a sign and without leading zeros.
-func ordinalOf(name, prefix string) (int32, bool) {
-	digits, ok := strings.CutPrefix(name, prefix)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(digits, 10, 32)
-	return int32(n), err == nil && strconv.FormatInt(n, 10) == digits && n >= 0
 }
 
 // annotations are the stamp as it is written.

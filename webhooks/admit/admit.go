@@ -46,6 +46,24 @@ const Timeout = 4 * time.Second
 // new, and room for the envelope.
 const maxReview = 8 << 20
 
+// Told bounds the findings that one answer names: hundreds of policies may all
+// be broken by one object, and a person reads the first.
+const Told = 50
+
+// GoesOn says whether a judge that looks at many objects goes on to the next,
+// with so many findings that refuse the request.
+//
+//	as many as an answer is to name     no: nothing would come of it
+//	no time is left, there is one       no: it stands
+//	no time is left, there is none      an error: it cannot judge
+func GoesOn(ctx context.Context, denied, most int) (bool, error) {
+	err := ctx.Err()
+	if err != nil && denied == 0 {
+		return false, fmt.Errorf("the time is over before all that this is about was looked at: %w", err)
+	}
+	return err == nil && denied < most, nil
+}
+
 // Handler serves a judge.
 func Handler(log logr.Logger, judge Judge, r Reporter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, httpReq *http.Request) {
@@ -59,6 +77,10 @@ func Handler(log logr.Logger, judge Judge, r Reporter) http.Handler {
 			return
 		}
 		req := review.Request
+		if lacks := missing(req); lacks != "" {
+			http.Error(w, fmt.Sprintf("the AdmissionReview of a %s lacks %s", req.Operation, lacks), http.StatusBadRequest)
+			return
+		}
 		ctx, cancel := context.WithTimeout(httpReq.Context(), Timeout)
 		defer cancel()
 		answer, err := judge(ctx, req)
@@ -78,18 +100,49 @@ func Handler(log logr.Logger, judge Judge, r Reporter) http.Handler {
 	})
 }
 
+// missing says what a request lacks that every one of its operation has. Judges
+// rely on it.
+// https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request
+func missing(req *Request) string {
+	now, old := len(req.Object.Raw) > 0, len(req.OldObject.Raw) > 0
+	switch req.Operation {
+	case admissionv1.Create, admissionv1.Update:
+		if !now {
+			return "its object"
+		}
+		if req.Operation == admissionv1.Update && !old {
+			return "its oldObject"
+		}
+	case admissionv1.Delete:
+		if !old {
+			return "its oldObject"
+		}
+	default:
+		return fmt.Sprintf("an operation that is judged: %q is none of CREATE, UPDATE, DELETE", req.Operation)
+	}
+	return ""
+}
+
 // response is the answer in the API server's words.
 func (a Answer) response(req *Request) *admissionv1.AdmissionResponse {
 	verdict := policy.Judge(a.Findings)
 	out := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: a.Warnings}
-	for _, f := range verdict.Warned {
+	for i, f := range verdict.Warned {
+		if i == Told {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%d further findings", len(verdict.Warned)-Told))
+			break
+		}
 		out.Warnings = append(out.Warnings, f.Message())
 	}
 	var refusals []string
 	if a.Forbidden != "" {
 		refusals = append(refusals, a.Forbidden)
 	}
-	for _, f := range verdict.Denied {
+	for i, f := range verdict.Denied {
+		if i == Told {
+			refusals = append(refusals, fmt.Sprintf("and %d further findings", len(verdict.Denied)-Told))
+			break
+		}
 		refusals = append(refusals, f.Message())
 	}
 	if len(refusals) > 0 {

@@ -4,6 +4,7 @@
 //	findings with Deny     the request is refused, with all findings in one message
 //	findings with Warn     a warning each
 //	findings with Audit    silence
+//	overridden findings    silence
 //	any finding            counted, and an event on the policy, unless it is a dry run
 //	cannot judge           HTTP 500: the webhook's failurePolicy decides, Fail in
 //	                       namespaces labelled holdfast.dev/enforce=strict, else Ignore

@@ -18,22 +18,34 @@ import (
 
 // Subject is a claim with what its rules need to know besides.
 type Subject struct {
+	Name string
 	Spec corev1.PersistentVolumeClaimSpec
 	// ClassName is the class, the default class resolved; empty: static.
 	ClassName string
 	// Class is the class itself; nil where it does not exist, or for a static claim.
 	Class *storagev1.StorageClass
+	// Attributes is the VolumeAttributesClass that the claim names; nil where it
+	// names none or the class does not exist.
+	Attributes *storagev1.VolumeAttributesClass
 	// Before is the spec before the update; nil at a creation and for what exists.
 	Before *corev1.PersistentVolumeClaimSpec
+	// Cover is whether a schedule copies it.
+	Cover Cover
 }
 
-// Breaches judges a claim by all rules.
-func Breaches(g *v1alpha1.Guardrails, s Subject) []policy.Breach {
+// Breaches judges a claim by all rules of a policy.
+func Breaches(p *policy.Policy, s Subject) []policy.Breach {
+	return append(guarded(p.Guardrails, s), snapshots(p, s)...)
+}
+
+// guarded judges a claim by the rules of the guardrails.
+func guarded(g *v1alpha1.Guardrails, s Subject) []policy.Breach {
 	if g == nil {
 		return nil
 	}
 	found := class(g, s)
 	found = append(found, attributesClass(g, s)...)
+	found = append(found, attributesIOPS(g, s)...)
 	if g.Claim == nil {
 		return found
 	}
@@ -92,6 +104,22 @@ func attributesClass(g *v1alpha1.Guardrails, s Subject) []policy.Breach {
 		Rule: v1alpha1.RuleAttributesClass, Field: "spec.volumeAttributesClassName", Found: strconv.Quote(name), Wanted: wanted,
 		Todo: "name an allowed class, or let the platform team add this one",
 	}}
+}
+
+// attributesIOPS judges what the claim's VolumeAttributesClass gives, which
+// comes before what its StorageClass does.
+func attributesIOPS(g *v1alpha1.Guardrails, s Subject) []policy.Breach {
+	if s.Attributes == nil {
+		return nil
+	}
+	found := storageclass.MaxIOPS(g.StorageClass, s.Attributes.DriverName, s.Attributes.Parameters, sizeGiB(s.Spec))
+	for i, b := range found {
+		found[i].Field = "spec.volumeAttributesClassName"
+		found[i].Found = fmt.Sprintf("%q, whose %s is %s", s.Attributes.Name, b.Field, b.Found)
+		found[i].Wanted = fmt.Sprintf("a class whose %s is %s", b.Field, b.Wanted)
+		found[i].Todo = "name a class with fewer IOPS, or none"
+	}
+	return found
 }
 
 const sizeField = "spec.resources.requests.storage"

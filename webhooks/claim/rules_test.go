@@ -23,7 +23,7 @@ func asking(size string) corev1.PersistentVolumeClaimSpec {
 	}}
 }
 
-func TestBreaches(t *testing.T) {
+func TestGuarded(t *testing.T) {
 	gp2 := &storagev1.StorageClass{Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"iopsPerGB": "10"}}
 	gp2.Name = "gp2"
 	sizes := &v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MinSize: quantity("5Gi"), MaxSize: quantity("10Gi")}}
@@ -32,6 +32,11 @@ func TestBreaches(t *testing.T) {
 		Allowed: []string{"gp3"}, MaxIOPS: 100, ReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 	}}
 	attributes := &v1alpha1.Guardrails{AttributesClass: &v1alpha1.AttributesClassRules{Allowed: []string{"gold"}}}
+	named := func(size, driver string, parameters map[string]string) Subject {
+		class := &storagev1.VolumeAttributesClass{DriverName: driver, Parameters: parameters}
+		class.Name = "gold"
+		return Subject{Spec: asking(size), Attributes: class}
+	}
 	modes := &v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeModes: []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock},
 	}}
@@ -60,13 +65,18 @@ func TestBreaches(t *testing.T) {
 			c.ReclaimPolicy = ptr(corev1.PersistentVolumeReclaimRetain)
 			return c
 		}()}, []string{`storageClass.maxIOPS spec.storageClassName "gp3", whose parameters.iopsPerGB is 10 for each of 11 GiB`}},
-		"class not there": {"its name is judged", classes, Subject{Spec: asking("1Gi"), ClassName: "gone"}, []string{`storageClass.allowed spec.storageClassName "gone"`}},
-		"no attributes":   {"a claim that names none keeps the rule", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("")}}, nil},
-		"attributes":      {"an allowed one", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("gold")}}, nil},
-		"bad attributes":  {"another one", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("iron")}}, []string{`attributesClass.allowed spec.volumeAttributesClassName "iron"`}},
+		"class not there":          {"its name is judged", classes, Subject{Spec: asking("1Gi"), ClassName: "gone"}, []string{`storageClass.allowed spec.storageClassName "gone"`}},
+		"no attributes":            {"a claim that names none keeps the rule", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("")}}, nil},
+		"attributes":               {"an allowed one", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("gold")}}, nil},
+		"bad attributes":           {"another one", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("iron")}}, []string{`attributesClass.allowed spec.volumeAttributesClassName "iron"`}},
+		"few attributes IOPS":      {"the bound itself is allowed", classes, named("1Gi", "ebs.csi.aws.com", map[string]string{"iops": "100"}), nil},
+		"many attributes IOPS":     {"IOPS come by a class of attributes too", classes, named("1Gi", "ebs.csi.aws.com", map[string]string{"IOPS": "101"}), []string{`storageClass.maxIOPS spec.volumeAttributesClassName "gold", whose parameters.IOPS is 101`}},
+		"attributes IOPS per GiB":  {"by the size of the claim", classes, named("11Gi", "ebs.csi.aws.com", map[string]string{"iopsPerGB": "10"}), []string{`storageClass.maxIOPS spec.volumeAttributesClassName "gold", whose parameters.iopsPerGB is 10 for each of 11 GiB`}},
+		"others' attributes":       {"of EBS's classes alone", classes, named("1Gi", "pd.csi.storage.gke.io", map[string]string{"iops": "101"}), nil},
+		"attributes IOPS, no rule": {"no rule, no breach", attributes, named("1Gi", "ebs.csi.aws.com", map[string]string{"iops": "101"}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, brief(Breaches(tc.rules, tc.claim))); diff != "" {
+			if diff := cmp.Diff(tc.want, brief(guarded(tc.rules, tc.claim))); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tc.why, diff)
 			}
 		})
@@ -75,7 +85,7 @@ func TestBreaches(t *testing.T) {
 
 func TestNoAttributesClassAllowed(t *testing.T) {
 	g := &v1alpha1.Guardrails{AttributesClass: &v1alpha1.AttributesClassRules{}}
-	got := Breaches(g, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("gold")}})
+	got := guarded(g, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("gold")}})
 	if len(got) != 1 || !strings.Contains(got[0].Wanted, "none") {
 		t.Errorf("an empty list lets claims name none: %+v", got)
 	}

@@ -1,13 +1,17 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -20,6 +24,9 @@ import (
 type Webhook struct {
 	World      *world.World
 	Authorizer world.Authorizer
+	// SizeOf is the size that a new claim is given where it asks for less; nil:
+	// what it asks for.
+	SizeOf func(context.Context, *world.World, *corev1.PersistentVolumeClaim) (*resource.Quantity, error)
 }
 
 // Validate judges the creation, change or deletion of a claim.
@@ -31,20 +38,33 @@ func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answe
 	if req.Operation == admissionv1.Delete {
 		return h.delete(ctx, old)
 	}
-	findings, err := h.findings(ctx, now, old)
+	findings, err := h.findings(ctx, now, old, old == nil)
 	if err != nil {
 		return admit.Answer{}, err
 	}
 	answer := admit.Answer{Findings: findings}
 	if old != nil {
-		before, err := h.findings(ctx, old, nil)
+		before, err := h.findings(ctx, old, nil, false)
 		if err != nil {
 			return admit.Answer{}, err
 		}
-		answer.Findings = policy.Ratchet(before, findings)
+		answer.Findings = policy.Ratchet(copiedByNobody(before, old), findings)
 	}
 	answer.Forbidden, err = h.mayOverride(ctx, req, old, now)
 	return answer, err
+}
+
+// copiedByNobody adds to what was wrong with a claim that opted out that no
+// schedule covered it: whoever takes the opt-out off makes nothing worse, also
+// where the schedule is still to come.
+func copiedByNobody(before []policy.Finding, old *corev1.PersistentVolumeClaim) []policy.Finding {
+	for _, f := range before {
+		if f.Rule == v1alpha1.RuleSnapshotsRequired {
+			f.Breach = notCovered(old.Name)
+			before = append(before, f)
+		}
+	}
+	return before
 }
 
 // decode reads the claims of a request; nil where there is none.
@@ -69,7 +89,7 @@ func decode(req *admit.Request) (old, now *corev1.PersistentVolumeClaim, err err
 }
 
 // findings judges a claim as it is by every policy that it is under.
-func (h *Webhook) findings(ctx context.Context, claim, before *corev1.PersistentVolumeClaim) ([]policy.Finding, error) {
+func (h *Webhook) findings(ctx context.Context, claim, before *corev1.PersistentVolumeClaim, isNew bool) ([]policy.Finding, error) {
 	policies, err := h.World.Policies(ctx)
 	if err != nil || len(policies) == 0 {
 		return nil, err
@@ -81,16 +101,28 @@ func (h *Webhook) findings(ctx context.Context, claim, before *corev1.Persistent
 	if before != nil {
 		subject.Before = &before.Spec
 	}
+	if subject.Cover, err = CoverOf(ctx, h.World, policies, claim, of, isNew); err != nil {
+		return nil, err
+	}
 	var found []policy.Finding
 	for _, p := range policies {
 		if p.MatchesClaim(of) {
-			found = append(found, p.Findings(Breaches(p.Guardrails, subject), claim.Labels, of.Namespace, h.World.Now())...)
+			found = append(found, p.Findings(Breaches(p, subject), claim.Labels, of.Namespace, h.World.Now())...)
 		}
 	}
 	return found, nil
 }
 
-// Look is all that is to be known of a claim to judge it.
+// Annotations that the volume controller gives a claim that is to be provisioned,
+// with the provisioner of its class at that time.
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#volume-kubernetes-io-storage-provisioner
+const (
+	provisioner    = "volume.kubernetes.io/storage-provisioner"
+	oldProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+)
+
+// Look is all that is to be known of a claim to judge it. Where its class is gone
+// the claim itself tells its provisioner: its volume is still there to protect.
 func Look(ctx context.Context, w *world.World, claim *corev1.PersistentVolumeClaim) (Subject, policy.Claim, error) {
 	namespace, err := w.Namespace(ctx, claim.Namespace)
 	if err != nil {
@@ -103,8 +135,17 @@ func Look(ctx context.Context, w *world.World, claim *corev1.PersistentVolumeCla
 	of := policy.Claim{Namespace: namespace, Labels: claim.Labels, ClassName: name}
 	if class != nil {
 		of.Provisioner = class.Provisioner
+	} else {
+		of.Provisioner = ProvisionerOf(claim)
 	}
-	return Subject{Spec: claim.Spec, ClassName: name, Class: class}, of, nil
+	attributes, err := w.AttributesClass(ctx, claim.Spec.VolumeAttributesClassName)
+	return Subject{Name: claim.Name, Spec: claim.Spec, ClassName: name, Class: class, Attributes: attributes}, of, err
+}
+
+// ProvisionerOf is the provisioner that the volume controller wrote on a claim;
+// empty where it did not.
+func ProvisionerOf(claim *corev1.PersistentVolumeClaim) string {
+	return cmp.Or(claim.Annotations[provisioner], claim.Annotations[oldProvisioner])
 }
 
 // delete judges the deletion of a claim.
@@ -125,20 +166,33 @@ func (h *Webhook) delete(ctx context.Context, claim *corev1.PersistentVolumeClai
 	return admit.Answer{Findings: findings}, err
 }
 
-// OfPod says whether a claim is a generic ephemeral volume of a Pod.
-// https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#generic-ephemeral-volumes
+// OfPod says whether a claim is a generic ephemeral volume of a Pod: the Pod
+// controls it, and its name begins with the Pod's. The StatefulSet controller too
+// makes a Pod control the claims that it is about to let go, which are named
+// otherwise, and which the manager has stamped.
+// https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming
 func OfPod(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
-	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
+	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1" &&
+		strings.HasPrefix(claim.Name, owner.Name+"-") && claim.Annotations[v1alpha1.AnnotationSetUID] == ""
 }
 
 // Deletion judges the deletion of a claim by every policy that it is under.
 func Deletion(ctx context.Context, w *world.World, policies []*policy.Policy, claim *corev1.PersistentVolumeClaim) ([]policy.Finding, error) {
+	return DeletionWith(ctx, w, policies, claim, time.Time{})
+}
+
+// DeletionWith judges the deletion of a claim as if a snapshot of it that was cut
+// at some time were ready; zero: none besides those that are.
+func DeletionWith(ctx context.Context, w *world.World, policies []*policy.Policy, claim *corev1.PersistentVolumeClaim, cut time.Time) ([]policy.Finding, error) {
 	_, of, err := Look(ctx, w, claim)
 	if err != nil || of.Namespace.Terminating {
 		return nil, err
 	}
 	return protection(ctx, w, policies, claim, of, func(g *v1alpha1.Guardrails, held policy.Held) []policy.Breach {
+		if cut.After(held.NewestCut) {
+			held.NewestCut = cut
+		}
 		return policy.Deletion(g.Deletion, held, w.Now())
 	})
 }
@@ -169,72 +223,105 @@ func protection(ctx context.Context, w *world.World, policies []*policy.Policy, 
 				return nil, err
 			}
 			held = &policy.Held{
-				Name: claim.Namespace + "/" + claim.Name, Bound: claim.Status.Phase == corev1.ClaimBound || claim.Spec.VolumeName != "",
-				NewestCut: world.NewestCut(snapshots, claim), Override: claim.Annotations[v1alpha1.AnnotationOverrideDeletion],
+				Name: claim.Namespace + "/" + claim.Name, Bound: isBound(claim),
+				NewestCut: world.NewestCut(snapshots, claim),
 			}
 		}
 		found = append(found, p.Findings(judge(p.Guardrails, *held), claim.Labels, of.Namespace, w.Now())...)
 	}
-	return found, nil
+	return policy.Override(found, claim.Annotations[v1alpha1.AnnotationOverrideDeletion]), nil
 }
 
 // mayOverride refuses who has not the right to override and writes the override
-// annotation, or takes a claim out of a policy that protects it by its labels.
+// annotation, or takes a claim from the protection of a policy by its labels, its
+// class or its owner.
 func (h *Webhook) mayOverride(ctx context.Context, req *admit.Request, old, now *corev1.PersistentVolumeClaim) (string, error) {
-	reason := now.Annotations[v1alpha1.AnnotationOverrideDeletion]
-	writes := reason != "" && (old == nil || old.Annotations[v1alpha1.AnnotationOverrideDeletion] != reason)
-	moves := old != nil && !maps.Equal(old.Labels, now.Labels)
-	if !writes && !moves {
+	if old == nil && now.Annotations[v1alpha1.AnnotationOverrideDeletion] == "" {
 		return "", nil
 	}
 	policies, err := h.World.Policies(ctx)
 	if err != nil {
 		return "", err
 	}
-	_, of, err := Look(ctx, h.World, now)
+	if policies = slices.DeleteFunc(policies, func(p *policy.Policy) bool { return !Guards(p) }); len(policies) == 0 {
+		return "", nil
+	}
+	after, err := StateOf(ctx, h.World, now)
 	if err != nil {
 		return "", err
 	}
-	before := of
-	if moves {
-		before.Labels = old.Labels
+	var before *State
+	if old != nil {
+		was, err := StateOf(ctx, h.World, old)
+		if err != nil {
+			return "", err
+		}
+		before = &was
 	}
 	var names []string
 	for _, p := range policies {
-		protects := p.Guardrails != nil && (p.Guardrails.Deletion != nil || p.Guardrails.ScaleDown != nil)
-		if protects && (writes && p.MatchesClaim(of) || moves && p.MatchesClaim(before) && !p.MatchesClaim(of)) {
+		if TakesOverride(p, before, after, h.World.Now()) {
 			names = append(names, p.Name)
 		}
 	}
-	return h.Authorizer.MayOverride(ctx, req.UserInfo, names)
+	return h.Authorizer.MayOverride(ctx, req.UserInfo, names), nil
 }
 
-// Default gives a new claim that names no class the class of the policy with
-// the highest priority that has one, unless the cluster has a default class:
-// the API server gives that one itself, before or after us.
+// Default fills in a new claim: the class where it names none, and the size of its
+// siblings where it is one of a set's.
 func (h *Webhook) Default(ctx context.Context, req *admit.Request) (admit.Answer, error) {
 	_, claim, err := decode(req)
-	if err != nil || claim == nil || req.Operation != admissionv1.Create || world.ClassNameOf(claim.Annotations, &claim.Spec) != nil {
+	if err != nil || claim == nil || req.Operation != admissionv1.Create {
 		return admit.Answer{}, err
+	}
+	var patch []map[string]any
+	class, err := h.defaultClass(ctx, claim)
+	if err != nil {
+		return admit.Answer{}, err
+	}
+	if class != "" {
+		patch = append(patch, map[string]any{"op": "add", "path": "/spec/storageClassName", "value": class})
+		claim.Spec.StorageClassName = &class
+	}
+	var size *resource.Quantity
+	if h.SizeOf != nil {
+		if size, err = h.SizeOf(ctx, h.World, claim); err != nil {
+			return admit.Answer{}, err
+		}
+	}
+	if size != nil {
+		patch = append(patch, map[string]any{"op": "replace", "path": "/spec/resources/requests/storage", "value": size.String()})
+	}
+	if len(patch) == 0 {
+		return admit.Answer{}, nil
+	}
+	raw, err := json.Marshal(patch)
+	return admit.Answer{Patch: raw}, err
+}
+
+// defaultClass is the class that a claim which names none is given: that of the
+// policy with the highest priority that has one, unless the cluster has a default
+// class: the API server gives that one itself, before or after us.
+func (h *Webhook) defaultClass(ctx context.Context, claim *corev1.PersistentVolumeClaim) (string, error) {
+	if world.ClassNameOf(claim.Annotations, &claim.Spec) != nil {
+		return "", nil
 	}
 	policies, err := h.World.Policies(ctx)
 	if err != nil {
-		return admit.Answer{}, err
+		return "", err
 	}
 	marked, err := h.World.DefaultClass(ctx)
 	if err != nil || marked != nil {
-		return admit.Answer{}, err
+		return "", err
 	}
-	namespace, err := h.World.Namespace(ctx, req.Namespace)
+	namespace, err := h.World.Namespace(ctx, claim.Namespace)
 	if err != nil {
-		return admit.Answer{}, err
+		return "", err
 	}
 	for _, p := range policies {
-		if p.Defaults == nil || p.Defaults.StorageClassName == "" || !p.MatchesClaim(policy.Claim{Namespace: namespace, Labels: claim.Labels}) {
-			continue
+		if p.Defaults != nil && p.Defaults.StorageClassName != "" && p.MatchesClaim(policy.Claim{Namespace: namespace, Labels: claim.Labels}) {
+			return p.Defaults.StorageClassName, nil
 		}
-		patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec/storageClassName", "value": p.Defaults.StorageClassName}})
-		return admit.Answer{Patch: patch}, err
 	}
-	return admit.Answer{}, nil
+	return "", nil
 }

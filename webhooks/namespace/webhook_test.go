@@ -10,12 +10,12 @@ import (
 // TestDeniedIsNotPushedOut: a claim that must stay counts also where many others
 // come before it that are only audited, or warned of.
 func TestDeniedIsNotPushedOut(t *testing.T) {
-	var found []policy.Finding
+	var found some
 	for range 2 * listed {
-		found = append(found, policy.Finding{Action: v1alpha1.Audit}, policy.Finding{Action: v1alpha1.Warn})
+		found.add([]policy.Finding{{Action: v1alpha1.Audit}, {Action: v1alpha1.Warn}})
 	}
-	told, more := first(append(found, policy.Finding{Action: v1alpha1.Deny}))
-	v := policy.Judge(told)
+	found.add([]policy.Finding{{Action: v1alpha1.Deny}})
+	v, more := policy.Judge(found.findings), found.more
 	if len(v.Denied) != 1 || len(v.Audited) != listed || len(v.Warned) != listed || more != 2*listed {
 		t.Errorf("%d denied, %d warned, %d audited are told and %d more; want 1, %d, %d and %d", len(v.Denied), len(v.Warned), len(v.Audited), more, listed, listed, 2*listed)
 	}

@@ -1,20 +1,25 @@
 // Package snapshot judges VolumeSnapshots.
 //
 //	CREATE   snapshotClass.deletionPolicy   of the class that it names, or of the default class
+//	UPDATE   snapshotClass.deletionPolicy   where it is given another class, which it can be
+//	                                        until the snapshot-controller has begun
 //	DELETE   deletion                       the newest ready snapshot of a protected claim stays:
 //	                                        it is what would let the claim go, or its last good copy
-//	any      the override annotation        is written only by who may override
+//	any      the override annotation        is written only by who may override, and so are
+//	         labels                         that let a protected snapshot off by an exemption
 package snapshot
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
@@ -52,57 +57,115 @@ func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answe
 	if err != nil {
 		return admit.Answer{}, err
 	}
+	if err := h.nameDriver(ctx, source, &of); err != nil {
+		return admit.Answer{}, err
+	}
 	var answer admit.Answer
 	switch req.Operation {
 	case admissionv1.Create:
-		answer.Findings, err = h.class(ctx, policies, snap, of)
+		answer.Findings, err = Findings(ctx, h.World, policies, snap, of)
+	case admissionv1.Update:
+		answer.Findings, err = h.changed(ctx, policies, req, snap, of)
 	case admissionv1.Delete:
 		answer.Findings, err = h.deletion(ctx, policies, snap, source, of)
 	}
 	if err == nil && req.Operation != admissionv1.Delete {
-		answer.Forbidden, err = h.mayOverride(ctx, req, policies, snap, of)
+		answer.Forbidden, err = h.mayOverride(ctx, req, policies, snap, source, of)
 	}
 	return answer, err
 }
 
-// mayOverride refuses who writes the override annotation without the right to.
-func (h *Webhook) mayOverride(ctx context.Context, req *admit.Request, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, of policy.Claim) (string, error) {
-	reason := snap.Annotations[v1alpha1.AnnotationOverrideDeletion]
-	if reason == "" {
-		return "", nil
+// nameDriver fills in the driver of a claim that has no class, which its volume
+// tells: the default class of snapshots goes by it. The volume is read live,
+// since nothing else here is about volumes.
+func (h *Webhook) nameDriver(ctx context.Context, source *corev1.PersistentVolumeClaim, of *policy.Claim) error {
+	if of.Provisioner != "" || source.Spec.VolumeName == "" {
+		return nil
 	}
+	pv := &corev1.PersistentVolume{}
+	err := h.World.Live.Get(ctx, client.ObjectKey{Name: source.Spec.VolumeName}, pv)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look up PersistentVolume %s of claim %s/%s: %w", source.Spec.VolumeName, source.Namespace, source.Name, err)
+	}
+	if pv.Spec.CSI != nil {
+		of.Provisioner = pv.Spec.CSI.Driver
+	}
+	return nil
+}
+
+// mayOverride refuses who has not the right to override and writes the override
+// annotation, or lets a snapshot off its protection by labels that an exemption
+// picks.
+func (h *Webhook) mayOverride(ctx context.Context, req *admit.Request, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) (string, error) {
+	old := &snapshotv1.VolumeSnapshot{}
 	if len(req.OldObject.Raw) > 0 {
-		old := &snapshotv1.VolumeSnapshot{}
 		if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
 			return "", fmt.Errorf("read the VolumeSnapshot as it was: %w", err)
 		}
-		if old.Annotations[v1alpha1.AnnotationOverrideDeletion] == reason {
-			return "", nil
-		}
+	}
+	reason := snap.Annotations[v1alpha1.AnnotationOverrideDeletion]
+	writes := reason != "" && old.Annotations[v1alpha1.AnnotationOverrideDeletion] != reason
+	moves := req.Operation == admissionv1.Update && !maps.Equal(old.Labels, snap.Labels)
+	if !writes && !moves {
+		return "", nil
+	}
+	exempts := func(p *policy.Policy, labels map[string]string) bool {
+		return p.Exempts(v1alpha1.RuleDeletion, labels, of.Namespace, h.World.Now())
 	}
 	var names []string
 	for _, p := range policies {
-		if p.Guardrails != nil && p.Guardrails.Deletion != nil && p.MatchesClaim(of) {
+		annotated := writes && p.Guardrails != nil && p.Guardrails.Deletion != nil && p.MatchesClaim(of)
+		letOff := moves && protects(p, source, of) && p.ActionOf(v1alpha1.RuleDeletion) == v1alpha1.Deny && !exempts(p, old.Labels) && exempts(p, snap.Labels)
+		if annotated || letOff {
 			names = append(names, p.Name)
 		}
 	}
-	return h.Authorizer.MayOverride(ctx, req.UserInfo, names)
+	return h.Authorizer.MayOverride(ctx, req.UserInfo, names), nil
 }
 
-// class judges the class of a new snapshot.
-func (h *Webhook) class(ctx context.Context, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, of policy.Claim) ([]policy.Finding, error) {
+// protects says whether a policy keeps the snapshots of a claim.
+func protects(p *policy.Policy, source *corev1.PersistentVolumeClaim, of policy.Claim) bool {
+	if p.Guardrails == nil || p.Guardrails.Deletion == nil || !p.MatchesClaim(of) {
+		return false
+	}
+	protect := p.Guardrails.Deletion.Protect
+	return protect != v1alpha1.ProtectNever && (protect != v1alpha1.ProtectWhenBound || source.Spec.VolumeName != "")
+}
+
+// Findings judges the class of a snapshot by all policies that are about its
+// claim. A class that does not exist breaks nothing.
+func Findings(ctx context.Context, w *world.World, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, of policy.Claim) ([]policy.Finding, error) {
+	about := func(p *policy.Policy) bool {
+		return p.Guardrails != nil && p.Guardrails.SnapshotClass != nil && p.MatchesClaim(of)
+	}
+	if !slices.ContainsFunc(policies, about) {
+		return nil, nil
+	}
+	class, err := w.SnapshotClass(ctx, snap.Spec.VolumeSnapshotClassName, of.Provisioner)
+	if err != nil {
+		return nil, err
+	}
 	var found []policy.Finding
 	for _, p := range policies {
-		if p.Guardrails == nil || p.Guardrails.SnapshotClass == nil || !p.MatchesClaim(of) {
-			continue
+		if about(p) {
+			found = append(found, p.Findings(Class(p.Guardrails.SnapshotClass, class), snap.Labels, of.Namespace, w.Now())...)
 		}
-		class, err := h.World.SnapshotClass(ctx, snap.Spec.VolumeSnapshotClassName, of.Provisioner)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, p.Findings(Class(p.Guardrails.SnapshotClass, class), snap.Labels, of.Namespace, h.World.Now())...)
 	}
 	return found, nil
+}
+
+// changed judges the class of a snapshot where it is another than it was.
+func (h *Webhook) changed(ctx context.Context, policies []*policy.Policy, req *admit.Request, snap *snapshotv1.VolumeSnapshot, of policy.Claim) ([]policy.Finding, error) {
+	old := &snapshotv1.VolumeSnapshot{}
+	if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
+		return nil, fmt.Errorf("read the VolumeSnapshot as it was: %w", err)
+	}
+	before, err := Findings(ctx, h.World, policies, old, of)
+	if err != nil {
+		return nil, err
+	}
+	after, err := Findings(ctx, h.World, policies, snap, of)
+	return policy.Ratchet(before, after), err
 }
 
 // Class judges a VolumeSnapshotClass; nil is one that does not exist, which the
@@ -121,32 +184,26 @@ func Class(r *v1alpha1.SnapshotClassRules, class *snapshotv1.VolumeSnapshotClass
 // deletion judges the deletion of a snapshot by the protection of its claim.
 //
 //	it is not ready, or being deleted already    nothing is lost by it
+//	it was cut before the claim was made         it is of an earlier claim of the name
 //	the claim's namespace is being deleted       was judged with the namespace
-//	it carries the override annotation           let through
-//	another ready one is as new or newer         let through
-//	else                                         a breach
+//	another ready one is newer, or was cut       let through by a policy whose
+//	 at the same time and comes first by name     exemptions do not pick the other
+//	else                                         a breach, which the override annotation lets through
 func (h *Webhook) deletion(ctx context.Context, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) ([]policy.Finding, error) {
-	if snap.DeletionTimestamp != nil || of.Namespace.Terminating || !isReady(snap) ||
-		strings.TrimSpace(snap.Annotations[v1alpha1.AnnotationOverrideDeletion]) != "" {
+	if snap.DeletionTimestamp != nil || of.Namespace.Terminating || !isReady(snap) || snap.Status.CreationTime.Before(&source.CreationTimestamp) {
 		return nil, nil
 	}
 	ready, err := h.World.ReadySnapshots(ctx, snap.Namespace, source.Name)
 	if err != nil {
 		return nil, err
 	}
-	for _, other := range ready {
-		if other.Name != snap.Name && !other.Status.CreationTime.Before(snap.Status.CreationTime) {
-			return nil, nil
-		}
-	}
-	bound := source.Spec.VolumeName != ""
 	var found []policy.Finding
 	for _, p := range policies {
-		if p.Guardrails == nil || p.Guardrails.Deletion == nil || !p.MatchesClaim(of) {
-			continue
+		vouches := func(other snapshotv1.VolumeSnapshot) bool {
+			// One that an exemption picks may go at any time.
+			return outlives(&other, snap) && !p.Exempts(v1alpha1.RuleDeletion, other.Labels, of.Namespace, h.World.Now())
 		}
-		r := p.Guardrails.Deletion
-		if r.Protect == v1alpha1.ProtectNever || r.Protect == v1alpha1.ProtectWhenBound && !bound {
+		if !protects(p, source, of) || slices.ContainsFunc(ready, vouches) {
 			continue
 		}
 		found = append(found, p.Findings([]policy.Breach{{
@@ -155,7 +212,16 @@ func (h *Webhook) deletion(ctx context.Context, policies []*policy.Policy, snap 
 			Todo: fmt.Sprintf("take another VolumeSnapshot and wait until it is ready; or who may override the policy can let one deletion through with the annotation %s=<reason>", v1alpha1.AnnotationOverrideDeletion),
 		}}, snap.Labels, of.Namespace, h.World.Now())...)
 	}
-	return found, nil
+	return policy.Override(found, snap.Annotations[v1alpha1.AnnotationOverrideDeletion]), nil
+}
+
+// outlives says whether a snapshot is one that lets another go. Of two that were
+// cut at the same time only one vouches for the other, or both could go at once.
+func outlives(other, s *snapshotv1.VolumeSnapshot) bool {
+	if other.Status.CreationTime.Equal(s.Status.CreationTime) {
+		return other.Name < s.Name
+	}
+	return s.Status.CreationTime.Before(other.Status.CreationTime)
 }
 
 func isReady(s *snapshotv1.VolumeSnapshot) bool {

@@ -4,6 +4,6 @@
 //	minTerminationGracePeriodSeconds   absent is 30
 //	podDisruptionBudget                only ever warns: budgets are often applied after the set
 //	its claim templates                warned of what its claims would be denied later
-//	scaleDown                          each claim that loses its Pod has a fresh snapshot
-//	deletion                           where whenDeleted is Delete: each claim may go
+//	scaleDown                          each bound claim that loses its Pod has a fresh snapshot
+//	deletion                           each claim that goes with the set may go
 package statefulset

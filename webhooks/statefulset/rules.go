@@ -2,8 +2,14 @@ package statefulset
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
@@ -82,6 +88,24 @@ func budget(r *v1alpha1.StatefulSetRules, s Subject) []policy.Breach {
 	}}
 }
 
+// templateOf is a claim template as its claims will be: in the set's namespace,
+// with the labels of the set's selector over its own, as the StatefulSet
+// controller makes them, and with the set's name, as the manager stamps them.
+// https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/controller/statefulset/stateful_set_utils.go (getPersistentVolumeClaims)
+func templateOf(set *appsv1.StatefulSet, i int) *corev1.PersistentVolumeClaim {
+	template := set.Spec.VolumeClaimTemplates[i].DeepCopy()
+	template.Namespace = set.Namespace
+	metav1.SetMetaDataAnnotation(&template.ObjectMeta, v1alpha1.AnnotationSetName, set.Name)
+	if set.Spec.Selector == nil || len(set.Spec.Selector.MatchLabels) == 0 {
+		return template
+	}
+	if template.Labels == nil {
+		template.Labels = map[string]string{}
+	}
+	maps.Copy(template.Labels, set.Spec.Selector.MatchLabels)
+	return template
+}
+
 // Soften gives a set's findings the strongest action that they may have at
 // apply: what is about the budget or about a template is at most a warning.
 func Soften(findings []policy.Finding, template bool) []policy.Finding {
@@ -93,33 +117,77 @@ func Soften(findings []policy.Finding, template bool) []policy.Finding {
 	return findings
 }
 
-// Losing are the ordinals that lose their Pod when a set goes from one size to
+// Losing says which ordinals lose their Pod when a set goes from one size to
 // another, by spec.replicas and spec.ordinals.start.
-func Losing(old, now *appsv1.StatefulSet) []int32 {
-	from, until := ordinals(now)
-	oldFrom, oldUntil := ordinals(old)
-	var losing []int32
-	for i := oldFrom; i < oldUntil; i++ {
-		if i < from || i >= until {
-			losing = append(losing, i)
+func Losing(old, now *appsv1.StatefulSet) func(ordinal int32) bool {
+	before, after := has(old), has(now)
+	return func(ordinal int32) bool { return before(ordinal) && !after(ordinal) }
+}
+
+// has says which ordinals a set has. They are never listed: there may be two
+// thousand million, by a slip of the finger.
+func has(set *appsv1.StatefulSet) func(ordinal int32) bool {
+	var from int64
+	if o := set.Spec.Ordinals; o != nil {
+		from = int64(o.Start)
+	}
+	replicas := int64(1) // the API's default
+	if set.Spec.Replicas != nil {
+		replicas = int64(*set.Spec.Replicas)
+	}
+	return func(ordinal int32) bool { return int64(ordinal) >= from && int64(ordinal) < from+replicas }
+}
+
+// InRange says whether a set has a Pod of an ordinal, by spec.replicas and
+// spec.ordinals.start.
+func InRange(set *appsv1.StatefulSet, ordinal int32) bool { return has(set)(ordinal) }
+
+// IsClaimOfPresent says whether a claim is by its name that of an ordinal that a
+// set has: the StatefulSet controller goes by the name alone, and mounts it.
+func IsClaimOfPresent(set *appsv1.StatefulSet, claim string) bool {
+	return isClaimOf(set, claim, has(set))
+}
+
+// isClaimOf says whether a claim is by its name a set's, and of an ordinal that
+// is asked for.
+func isClaimOf(set *appsv1.StatefulSet, claim string, of func(ordinal int32) bool) bool {
+	return slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(template corev1.PersistentVolumeClaim) bool {
+		ordinal, ok := OrdinalOf(claim, template.Name, set.Name)
+		return ok && of(ordinal)
+	})
+}
+
+// OrdinalOf reads the ordinal from the name of a claim, <template>-<set>-<ordinal>:
+// decimal digits, written as Kubernetes does, without a sign and without
+// leading zeros.
+func OrdinalOf(claim, template, set string) (ordinal int32, ok bool) {
+	digits, ok := strings.CutPrefix(claim, template+"-"+set+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	return int32(n), err == nil && strconv.FormatInt(n, 10) == digits && n >= 0
+}
+
+// Doomed are those of the claims of a set's namespace that the set's deletion
+// would delete.
+//
+//	the set is an owner       the garbage collector deletes it, whatever its ordinal:
+//	                          a scale-down with whenScaled Retain leaves the owner on
+//	whenDeleted is Delete     and it is the claim of a present ordinal: the StatefulSet
+//	                          controller makes the set its owner, if it has not yet
+//	else                      it stays, though it may carry the set's stamp
+//
+// https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention
+func Doomed(set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim {
+	whenDeleted, _ := Retention(set)
+	var doomed []*corev1.PersistentVolumeClaim
+	for i := range claims {
+		owned := slices.ContainsFunc(claims[i].OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == set.UID })
+		if owned || whenDeleted == v1alpha1.DeleteClaims && isClaimOf(set, claims[i].Name, has(set)) {
+			doomed = append(doomed, &claims[i])
 		}
 	}
-	return losing
-}
-
-// ordinals is the half-open range of a set's ordinals.
-func ordinals(set *appsv1.StatefulSet) (from, until int32) {
-	if o := set.Spec.Ordinals; o != nil {
-		from = o.Start
-	}
-	replicas := int32(1) // the API's default
-	if set.Spec.Replicas != nil {
-		replicas = *set.Spec.Replicas
-	}
-	return from, from + replicas
-}
-
-// ClaimName is the name of the claim of a template and an ordinal.
-func ClaimName(template, set string, ordinal int32) string {
-	return fmt.Sprintf("%s-%s-%d", template, set, ordinal)
+	slices.SortFunc(doomed, func(a, b *corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
+	return doomed
 }

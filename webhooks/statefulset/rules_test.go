@@ -1,11 +1,14 @@
 package statefulset
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
@@ -86,12 +89,88 @@ func TestLosing(t *testing.T) {
 		"up":          {"none goes", sized(0, 1), sized(0, 3), nil},
 		"to nothing":  {"all go", sized(5, 2), sized(5, 0), []int32{5, 6}},
 		"start moves": {"the lowest go, though the number stays", sized(0, 3), sized(1, 3), []int32{0}},
+		"largest":     {"a number with digits too many, taken back", sized(6, math.MaxInt32), sized(6, 1), []int32{7, math.MaxInt32 - 1, math.MaxInt32}},
 		"default":     {"absent is one replica from 0", set(nil), sized(0, 0), []int32{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Losing(tc.old, tc.now)); diff != "" {
+			var got []int32
+			losing := Losing(tc.old, tc.now)
+			for _, ordinal := range []int32{0, 1, 2, 3, 4, 5, 6, 7, math.MaxInt32 - 1, math.MaxInt32} {
+				if losing(ordinal) {
+					got = append(got, ordinal)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tc.why, diff)
 			}
 		})
+	}
+}
+
+func TestDoomed(t *testing.T) {
+	claims := func(change func(map[string]*corev1.PersistentVolumeClaim)) []corev1.PersistentVolumeClaim {
+		byName := map[string]*corev1.PersistentVolumeClaim{}
+		list := make([]corev1.PersistentVolumeClaim, 4)
+		for i, name := range []string{"log-pg-0", "data-pg-7", "data-pg-0", "data-other-0"} { // in no order
+			list[i].Name = name
+			byName[name] = &list[i]
+		}
+		if change != nil {
+			change(byName)
+		}
+		return list
+	}
+	owner := func(uid types.UID) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "pg", UID: uid}}
+	}
+	for name, tc := range map[string]struct {
+		why         string
+		whenDeleted appsv1.PersistentVolumeClaimRetentionPolicyType
+		claims      []corev1.PersistentVolumeClaim
+		want        []string
+	}{
+		"retains": {"nothing goes", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, claims(nil), nil},
+		"retains, stamped": {"a stamp says whose a claim is, and deletes nothing", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, claims(func(c map[string]*corev1.PersistentVolumeClaim) {
+			c["data-pg-7"].Annotations = map[string]string{v1alpha1.AnnotationSetUID: "u"}
+		}), nil},
+		"deletes": {"the claims of the present ordinals go, whether the set owns them yet or not", appsv1.DeletePersistentVolumeClaimRetentionPolicyType, claims(nil), []string{"data-pg-0", "log-pg-0"}},
+		"deletes, was larger": {"and those of earlier ordinals that it still owns", appsv1.DeletePersistentVolumeClaimRetentionPolicyType, claims(func(c map[string]*corev1.PersistentVolumeClaim) {
+			c["data-pg-7"].OwnerReferences = owner("u")
+		}), []string{"data-pg-0", "data-pg-7", "log-pg-0"}},
+		"retains since a moment ago": {"the garbage collector goes by owners", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, claims(func(c map[string]*corev1.PersistentVolumeClaim) {
+			c["data-pg-0"].OwnerReferences = owner("u")
+		}), []string{"data-pg-0"}},
+		"an earlier set of the name": {"owners are told by UID", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, claims(func(c map[string]*corev1.PersistentVolumeClaim) {
+			c["data-pg-0"].OwnerReferences = owner("before")
+		}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range Doomed(set(func(s *appsv1.StatefulSet) {
+				s.Name, s.UID = "pg", "u"
+				s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tc.whenDeleted}
+				s.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 2)
+				s.Spec.VolumeClaimTemplates[0].Name, s.Spec.VolumeClaimTemplates[1].Name = "data", "log"
+			}), tc.claims) {
+				got = append(got, c.Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tc.why, diff)
+			}
+		})
+	}
+}
+
+func TestOrphaning(t *testing.T) {
+	for options, want := range map[string]bool{
+		"": false, "{}": false, `{"propagationPolicy":"Background"}`: false, `{"propagationPolicy":"Foreground"}`: false,
+		`{"propagationPolicy":"Orphan"}`: true, `{"orphanDependents":true}`: true, `{"orphanDependents":false}`: false,
+	} {
+		if got, err := orphaning([]byte(options)); got != want || err != nil {
+			t.Errorf("options %q leave what is owned: %t, %v; want %t", options, got, err, want)
+		}
+	}
+	if _, err := orphaning([]byte("[]")); err == nil {
+		t.Error("options that are none were read")
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
@@ -23,8 +26,12 @@ type Webhook struct{ World *world.World }
 // Validate judges the creation, change, scaling or deletion of a set.
 func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answer, error) {
 	policies, err := h.World.Policies(ctx)
-	if err != nil || len(policies) == 0 {
+	if err != nil {
 		return admit.Answer{}, err
+	}
+	judgesSizesOnly := len(policies) == 0
+	if judgesSizesOnly && (req.SubResource != "" || req.Operation == admissionv1.Delete) {
+		return admit.Answer{}, nil
 	}
 	if req.SubResource == "scale" {
 		return h.scale(ctx, policies, req)
@@ -34,22 +41,34 @@ func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answe
 		return admit.Answer{}, err
 	}
 	if req.Operation == admissionv1.Delete {
-		return h.delete(ctx, policies, old)
+		return h.delete(ctx, policies, old, req.Options.Raw)
 	}
 	now, err := decode(req.Object.Raw, req.Namespace)
 	if err != nil || now == nil {
 		return admit.Answer{}, err
 	}
+	var answer admit.Answer
+	if !judgesSizesOnly {
+		if answer.Findings, err = h.findings(ctx, policies, old, now); err != nil {
+			return admit.Answer{}, err
+		}
+	}
+	answer.Forbidden, answer.Warnings, err = judgeSizes(ctx, h.World, old, now)
+	return answer, err
+}
+
+// findings judges a set that is made, or changed, by the guardrails.
+func (h *Webhook) findings(ctx context.Context, policies []*policy.Policy, old, now *appsv1.StatefulSet) ([]policy.Finding, error) {
 	findings, err := Findings(ctx, h.World, policies, now)
 	if err != nil || old == nil {
-		return admit.Answer{Findings: findings}, err
+		return findings, err
 	}
 	before, err := Findings(ctx, h.World, policies, old)
 	if err != nil {
-		return admit.Answer{}, err
+		return nil, err
 	}
 	losing, err := h.losing(ctx, policies, old, now)
-	return admit.Answer{Findings: append(policy.Ratchet(before, findings), losing...)}, err
+	return append(policy.Ratchet(before, findings), losing...), err
 }
 
 func decode(raw []byte, namespace string) (*appsv1.StatefulSet, error) {
@@ -71,17 +90,19 @@ func Findings(ctx context.Context, w *world.World, policies []*policy.Policy, se
 	var found []policy.Finding
 	own := map[string]bool{} // policies that have judged the set itself
 	for i := range set.Spec.VolumeClaimTemplates {
-		template := set.Spec.VolumeClaimTemplates[i].DeepCopy()
-		template.Namespace = set.Namespace
+		template := templateOf(set, i)
 		subject, of, err := claim.Look(ctx, w, template)
 		if err != nil {
 			return nil, err
 		}
+		if subject.Cover, err = claim.CoverOf(ctx, w, policies, template, of, true); err != nil {
+			return nil, err
+		}
 		for _, p := range policies {
-			if p.Guardrails == nil || !p.MatchesClaim(of) {
+			if !p.MatchesClaim(of) {
 				continue
 			}
-			if !own[p.Name] {
+			if p.Guardrails != nil && !own[p.Name] {
 				own[p.Name] = true
 				itself, err := judge(ctx, w, p, set, of.Namespace)
 				if err != nil {
@@ -89,14 +110,23 @@ func Findings(ctx context.Context, w *world.World, policies []*policy.Policy, se
 				}
 				found = append(found, itself...)
 			}
-			breaches := claim.Breaches(p.Guardrails, subject)
+			breaches := claim.Breaches(p, subject)
 			for b := range breaches {
-				breaches[b].Field = fmt.Sprintf("spec.volumeClaimTemplates[%d].%s", i, breaches[b].Field)
+				breaches[b].Field = fieldOf(i, breaches[b].Field)
 			}
 			found = append(found, Soften(p.Findings(breaches, template.Labels, of.Namespace, w.Now()), true)...)
 		}
 	}
 	return found, nil
+}
+
+// fieldOf is what is broken of a claim, told of the template that it is made of.
+func fieldOf(template int, field string) string {
+	at := fmt.Sprintf("spec.volumeClaimTemplates[%d]", template)
+	if strings.Contains(field, " ") { // in words
+		return field + " of " + at
+	}
+	return at + "." + field
 }
 
 // judge judges the set itself by one policy.
@@ -136,65 +166,80 @@ func (h *Webhook) scale(ctx context.Context, policies []*policy.Policy, req *adm
 // losing judges the claims that lose their Pod between two states of a set: by
 // the scale-down rule, and where the set then deletes them by the deletion rule.
 func (h *Webhook) losing(ctx context.Context, policies []*policy.Policy, old, now *appsv1.StatefulSet) ([]policy.Finding, error) {
+	claims, err := h.World.Claims(ctx, now.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(claims, func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
 	var found []policy.Finding
 	_, whenScaled := Retention(now)
-	err := h.eachClaim(ctx, now, Losing(old, now), func(c *corev1.PersistentVolumeClaim) error {
-		findings, err := claim.ScaleDown(ctx, h.World, policies, c)
-		found = append(found, findings...)
-		if err != nil || whenScaled != v1alpha1.DeleteClaims {
-			return err
+	losing := Losing(old, now)
+	for i := range claims {
+		c := &claims[i]
+		if !isClaimOf(now, c.Name, losing) {
+			continue
 		}
-		findings, err = claim.Deletion(ctx, h.World, policies, c)
+		if on, err := admit.GoesOn(ctx, policy.Denied(found), admit.Told); err != nil || !on {
+			return found, err
+		}
+		findings, err := claim.ScaleDown(ctx, h.World, policies, c)
+		if err != nil {
+			return nil, err
+		}
 		found = append(found, findings...)
-		return err
-	})
-	return found, err
+		if whenScaled != v1alpha1.DeleteClaims {
+			continue
+		}
+		if findings, err = claim.Deletion(ctx, h.World, policies, c); err != nil {
+			return nil, err
+		}
+		found = append(found, findings...)
+	}
+	return found, nil
 }
 
-// delete judges the deletion of a set that deletes its claims: each must be one
-// that may go. A set that retains them loses nothing.
-func (h *Webhook) delete(ctx context.Context, policies []*policy.Policy, set *appsv1.StatefulSet) (admit.Answer, error) {
-	if set == nil || set.DeletionTimestamp != nil {
-		return admit.Answer{}, nil
-	}
-	if whenDeleted, _ := Retention(set); whenDeleted != v1alpha1.DeleteClaims {
-		return admit.Answer{}, nil
-	}
-	from, until := ordinals(set)
-	var all []int32
-	for i := from; i < until; i++ {
-		all = append(all, i)
-	}
-	var found []policy.Finding
-	err := h.eachClaim(ctx, set, all, func(c *corev1.PersistentVolumeClaim) error {
-		findings, err := claim.Deletion(ctx, h.World, policies, c)
-		found = append(found, findings...)
-		return err
-	})
-	return admit.Answer{Findings: found}, err
-}
-
-// eachClaim calls do for the claims of some ordinals that there are.
-func (h *Webhook) eachClaim(ctx context.Context, set *appsv1.StatefulSet, of []int32, do func(*corev1.PersistentVolumeClaim) error) error {
-	if len(of) == 0 || len(set.Spec.VolumeClaimTemplates) == 0 {
-		return nil
+// delete judges the deletion of a set that deletes claims: each must be one that
+// may go. A set that retains them loses nothing, nor does one that is deleted
+// with propagationPolicy Orphan.
+func (h *Webhook) delete(ctx context.Context, policies []*policy.Policy, set *appsv1.StatefulSet, options []byte) (admit.Answer, error) {
+	orphans, err := orphaning(options)
+	if err != nil || orphans || set == nil || set.DeletionTimestamp != nil {
+		return admit.Answer{}, err
 	}
 	claims, err := h.World.Claims(ctx, set.Namespace)
 	if err != nil {
-		return err
+		return admit.Answer{}, err
 	}
-	byName := map[string]*corev1.PersistentVolumeClaim{}
-	for i := range claims {
-		byName[claims[i].Name] = &claims[i]
-	}
-	for _, ordinal := range of {
-		for _, template := range set.Spec.VolumeClaimTemplates {
-			if c := byName[ClaimName(template.Name, set.Name, ordinal)]; c != nil {
-				if err := do(c); err != nil {
-					return err
-				}
-			}
+	var found []policy.Finding
+	for _, c := range Doomed(set, claims) {
+		if c.DeletionTimestamp != nil {
+			continue
 		}
+		on, err := admit.GoesOn(ctx, policy.Denied(found), admit.Told)
+		if err != nil {
+			return admit.Answer{}, err
+		}
+		if !on {
+			break
+		}
+		findings, err := claim.Deletion(ctx, h.World, policies, c)
+		if err != nil {
+			return admit.Answer{}, err
+		}
+		found = append(found, findings...)
 	}
-	return nil
+	return admit.Answer{Findings: found}, nil
+}
+
+// orphaning says whether a deletion leaves what the object owns.
+func orphaning(raw []byte) (bool, error) {
+	if len(raw) == 0 {
+		return false, nil
+	}
+	var options metav1.DeleteOptions
+	if err := json.Unmarshal(raw, &options); err != nil {
+		return false, fmt.Errorf("read the options of the deletion: %w", err)
+	}
+	return options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationOrphan ||
+		options.OrphanDependents != nil && *options.OrphanDependents, nil //nolint:staticcheck // deprecated since 1.7, and still obeyed by the API server
 }

@@ -40,7 +40,7 @@ func Breaches(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass, size
 	} {
 		found = append(found, judge(r, class)...)
 	}
-	return append(found, maxIOPS(r, class, sizeGiB)...)
+	return append(found, MaxIOPS(r, class.Provisioner, class.Parameters, sizeGiB)...)
 }
 
 // Allowed judges a class by its name alone, for a class that does not exist.
@@ -81,6 +81,7 @@ func inTree(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []poli
 // value in another case is the same value.
 func parameters(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []policy.Breach {
 	var found []policy.Breach
+	keys := slices.Sorted(maps.Keys(class.Parameters))
 	for _, rule := range r.Parameters {
 		about := rule.Provisioners
 		if len(about) == 0 {
@@ -94,7 +95,7 @@ func parameters(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []
 			Todo: "set it: parameters cannot be changed, so make a class with the wanted value and move to it",
 		}
 		is := false
-		for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
+		for _, key := range keys {
 			if !strings.EqualFold(key, rule.Key) {
 				continue
 			}
@@ -128,7 +129,7 @@ func bindingMode(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) [
 	}
 	todo := "make a class with the wanted binding mode"
 	if r.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
-		todo += ": a volume that is made before its Pod is placed can end in a zone where the Pod cannot run"
+		todo += ": a volume that is made before its Pod is placed can end where the Pod cannot run"
 	}
 	return []policy.Breach{{
 		Rule: v1alpha1.RuleClassBindingMode, Field: "volumeBindingMode", Found: string(is), Wanted: string(r.VolumeBindingMode), Todo: todo,
@@ -159,28 +160,28 @@ func reclaimPolicy(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass)
 	}}
 }
 
-// maxIOPS judges what an EBS class gives: iops, or iopsPerGB times the size. A
-// value that is no number is the driver's to refuse.
-func maxIOPS(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass, sizeGiB int64) []policy.Breach {
-	if r.MaxIOPS == 0 || !slices.Contains(ebsProvisioners, class.Provisioner) {
+// MaxIOPS judges what the parameters of an EBS class, a StorageClass or a
+// VolumeAttributesClass, give a volume: iops, or iopsPerGB times its size. A
+// value that is no number is the driver's to refuse. sizeGiB is 0 where the
+// size is not known.
+func MaxIOPS(r *v1alpha1.StorageClassRules, provisioner string, parameters map[string]string, sizeGiB int64) []policy.Breach {
+	if r == nil || r.MaxIOPS == 0 || !slices.Contains(ebsProvisioners, provisioner) {
 		return nil
 	}
 	var found []policy.Breach
-	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
-		n, err := strconv.ParseInt(class.Parameters[key], 10, 64)
+	for _, key := range slices.Sorted(maps.Keys(parameters)) {
+		perGiB := strings.EqualFold(key, "iopsPerGB")
+		if !perGiB && !strings.EqualFold(key, "iops") {
+			continue
+		}
+		n, err := strconv.ParseInt(parameters[key], 10, 64)
 		if err != nil {
 			continue
 		}
 		is := strconv.FormatInt(n, 10)
-		switch strings.ToLower(key) {
-		case "iops":
-		case "iopspergb":
-			if sizeGiB > 0 && n > int64(r.MaxIOPS)/sizeGiB {
-				is = fmt.Sprintf("%d for each of %d GiB", n, sizeGiB)
-				n = int64(r.MaxIOPS) + 1
-			}
-		default:
-			continue
+		if perGiB && sizeGiB > 0 && n > int64(r.MaxIOPS)/sizeGiB {
+			is = fmt.Sprintf("%d for each of %d GiB", n, sizeGiB)
+			n = int64(r.MaxIOPS) + 1
 		}
 		if n > int64(r.MaxIOPS) {
 			found = append(found, policy.Breach{

@@ -1,6 +1,7 @@
 package storageclass
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,4 +100,29 @@ func brief(breaches []policy.Breach) []string {
 		lines = append(lines, string(b.Rule)+" "+b.Field+" "+b.Found)
 	}
 	return lines
+}
+
+// TestOtherDriversAreNotToldOfEBS: where a class of another driver breaks rules,
+// nothing of what it is told is EBS's alone.
+func TestOtherDriversAreNotToldOfEBS(t *testing.T) {
+	const driver = "block.example.com"
+	rules := &v1alpha1.StorageClassRules{
+		Allowed: []string{"fast"}, InTreeProvisioners: v1alpha1.Forbidden, MaxIOPS: 100, VolumeBindingMode: storagev1.VolumeBindingWaitForFirstConsumer,
+		AllowVolumeExpansion: v1alpha1.Required, ReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		Parameters: []v1alpha1.ParameterRule{{Key: "encrypted", Values: []string{"true"}}, {Key: "media", Values: []string{"ssd"}, Provisioners: []string{driver}}},
+	}
+	var broken []v1alpha1.Rule
+	for _, b := range Breaches(rules, class(driver, map[string]string{"media": "disk", "iops": "64000"}), 10) {
+		broken = append(broken, b.Rule)
+		text := strings.Join([]string{b.Field, b.Found, b.Wanted, b.Todo}, " ")
+		for _, word := range []string{"EBS", "ebs", "AWS", "IOPS", "zone", "encrypted"} {
+			if strings.Contains(text, word) {
+				t.Errorf("%s tells a class of %s of %s: %s", b.Rule, driver, word, text)
+			}
+		}
+	}
+	want := []v1alpha1.Rule{v1alpha1.RuleClassAllowed, v1alpha1.RuleClassParameters, v1alpha1.RuleClassBindingMode, v1alpha1.RuleClassExpansion, v1alpha1.RuleClassReclaimPolicy}
+	if diff := cmp.Diff(want, broken); diff != "" {
+		t.Errorf("rules that are broken (-want +got)\n%s", diff)
+	}
 }

@@ -1,6 +1,9 @@
 // Package storagepolicy judges StoragePolicies by what the API server cannot:
-// selectors, which it does not look into for custom kinds. Its webhook fails
-// open: a policy that slipped through is not applied, and says so in its status.
+// selectors, which it does not look into for custom kinds, and the schedules that
+// a policy gives, as SnapshotSchedules are judged. It warns of an expansion that
+// the policy's own guardrails stop. Its webhook fails open: a
+// policy or a schedule that slipped through is not applied, and says so in the
+// status of the policy.
 package storagepolicy
 
 import (
@@ -12,8 +15,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/policyschedule"
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/webhooks/admit"
+	"github.com/holdfast-dev/holdfast/webhooks/snapshotschedule"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
@@ -27,12 +32,24 @@ func (h *Webhook) Validate(_ context.Context, req *admit.Request) (admit.Answer,
 	}
 	p := &v1alpha1.StoragePolicy{}
 	if err := json.Unmarshal(req.Object.Raw, p); err != nil {
-		return admit.Answer{}, fmt.Errorf("read the StoragePolicy: %w", err)
+		// No error: that would let it in where the webhook fails open, and one
+		// policy that cannot be read keeps the informer from all of them.
+		return admit.Answer{Forbidden: fmt.Sprintf("StoragePolicy %q cannot be read: %v", req.Name, err)}, nil
 	}
-	if _, errs := policy.Compile(p); len(errs) > 0 {
+	ready, errs := policy.Compile(p)
+	if ready != nil {
+		errs = policyschedule.Refusals(ready)
+	}
+	if len(errs) > 0 {
 		return admit.Answer{Forbidden: fmt.Sprintf("StoragePolicy %q: %v", p.Name, errs.ToAggregate())}, nil
 	}
 	var answer admit.Answer
+	for i, g := range ready.Given() {
+		for _, warning := range snapshotschedule.Warnings(g.Asked, h.World.Now()) { // they begin with spec
+			answer.Warnings = append(answer.Warnings, fmt.Sprintf("spec.snapshots.schedules[%d].%s", i, warning))
+		}
+	}
+	answer.Warnings = append(answer.Warnings, growthWarnings(ready)...)
 	for i, e := range p.Spec.Exemptions {
 		if now := h.World.Now(); !now.Before(e.Until.Time) {
 			answer.Warnings = append(answer.Warnings, fmt.Sprintf("spec.exemptions[%d].until: %s is past: the exemption has no effect; set a later time or take it out",
@@ -40,4 +57,20 @@ func (h *Webhook) Validate(_ context.Context, req *admit.Request) (admit.Answer,
 		}
 	}
 	return answer, nil
+}
+
+// growthWarnings tell where a policy's guardrails refuse what its expansion asks for.
+func growthWarnings(p *policy.Policy) []string {
+	if p.Expansion == nil || p.Guardrails == nil || p.Guardrails.Claim == nil {
+		return nil
+	}
+	var warnings []string
+	rules, e := p.Guardrails.Claim, p.Expansion
+	if most := rules.MaxSize; most != nil && most.Cmp(e.MaxSize) < 0 && p.ActionOf(v1alpha1.RuleClaimMaxSize) == v1alpha1.Deny {
+		warnings = append(warnings, fmt.Sprintf("spec.expansion.maxSize: %s is above guardrails.claim.maxSize, which refuses what is above %s: claims stop growing there; make the two equal", &e.MaxSize, most))
+	}
+	if most := rules.MaxGrowthPercent; most > 0 && e.Step.Percent > most && p.ActionOf(v1alpha1.RuleClaimMaxGrowth) == v1alpha1.Deny {
+		warnings = append(warnings, fmt.Sprintf("spec.expansion.step.percent: %d is above guardrails.claim.maxGrowthPercent, which refuses steps of more than %d percent: no claim grows; make the step smaller", e.Step.Percent, most))
+	}
+	return warnings
 }

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,10 +14,12 @@ import (
 )
 
 // compiled keeps policies ready to judge with: selectors are parsed once for
-// each version of a policy and not once for each request.
+// each version of a policy, and policies sorted once for each change of any, not
+// once for each request.
 type compiled struct {
-	mu   sync.Mutex
-	seen map[types.UID]version
+	mu    sync.Mutex
+	seen  map[types.UID]version
+	ready []*policy.Policy // those of seen that can be made ready, as they act
 }
 
 type version struct {
@@ -25,7 +28,8 @@ type version struct {
 }
 
 // Policies are all policies that can be made ready, as they act: highest
-// priority first. One that cannot is the audit's to report.
+// priority first. One that cannot is the audit's to report. The slice is the
+// caller's own, the policies are only to be read.
 func (w *World) Policies(ctx context.Context) ([]*policy.Policy, error) {
 	var list v1alpha1.StoragePolicyList
 	// What the informer holds is only read here, so no copy is needed.
@@ -38,12 +42,23 @@ func (w *World) Policies(ctx context.Context) ([]*policy.Policy, error) {
 func (c *compiled) of(items []v1alpha1.StoragePolicy) []*policy.Policy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	changed := func(p *v1alpha1.StoragePolicy) bool {
+		v, ok := c.seen[p.UID]
+		return !ok || v.generation != p.Generation
+	}
+	same := len(items) == len(c.seen)
+	for i := 0; same && i < len(items); i++ {
+		same = !changed(&items[i])
+	}
+	if same {
+		return slices.Clone(c.ready)
+	}
 	now := make(map[types.UID]version, len(items))
 	ready := make([]*policy.Policy, 0, len(items))
 	for i := range items {
 		p := &items[i]
-		v, ok := c.seen[p.UID]
-		if !ok || v.generation != p.Generation {
+		v := c.seen[p.UID]
+		if changed(p) {
 			v = version{generation: p.Generation}
 			v.ready, _ = policy.Compile(p.DeepCopy())
 		}
@@ -52,7 +67,7 @@ func (c *compiled) of(items []v1alpha1.StoragePolicy) []*policy.Policy {
 			ready = append(ready, v.ready)
 		}
 	}
-	c.seen = now
 	policy.Sort(ready)
-	return ready
+	c.seen, c.ready = now, ready
+	return slices.Clone(ready)
 }

@@ -16,18 +16,21 @@ import (
 )
 
 // Watch starts the informers of all that judging reads before the first
-// question comes. Those of snapshots start when they are first asked for: their
-// kinds may be installed later.
+// question comes. Those of snapshots are among them where the cluster has the
+// kind: the first deletion must not wait for them, since what takes too long
+// passes where the webhooks fail open. Where it does not, or not yet, and for
+// VolumeAttributesClasses, they start when they are first asked for.
 func (w *World) Watch(c cache.Cache) error {
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	for _, o := range []client.Object{
-		namespaces, &v1alpha1.StoragePolicy{}, &storagev1.StorageClass{}, &corev1.PersistentVolumeClaim{},
+		namespaces, &v1alpha1.StoragePolicy{}, &v1alpha1.SnapshotSchedule{}, &storagev1.StorageClass{}, &corev1.PersistentVolumeClaim{},
 		&appsv1.StatefulSet{}, &policyv1.PodDisruptionBudget{},
 	} {
 		if _, err := c.GetInformer(context.Background(), o, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", o, err)
 		}
 	}
-	return nil
+	_, err := w.Index.Begin(context.Background(), w.Now())
+	return err
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/policy"
+	"github.com/holdfast-dev/holdfast/internal/snapshots"
 )
 
 // Annotations of Kubernetes on classes and claims.
@@ -35,15 +36,18 @@ type World struct {
 	// Cache reads from informers.
 	Cache client.Reader
 	// Live reads from the API server.
-	Live  client.Reader
+	Live client.Reader
+	// Index is the informer of snapshots.
+	Index *snapshots.Index
 	Clock clock.PassiveClock
 
 	policies compiled
+	absent   absences // classes and kinds
 }
 
 // Of is the world as a manager's informers see it.
-func Of(mgr ctrl.Manager) *World {
-	return &World{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+func Of(mgr ctrl.Manager, index *snapshots.Index) *World {
+	return &World{Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Index: index, Clock: clock.RealClock{}}
 }
 
 // Now is the time to judge by.
@@ -71,17 +75,55 @@ func (w *World) Namespace(ctx context.Context, name string) (policy.Namespace, e
 	return policy.Namespace{Name: name, Labels: o.Labels, Terminating: o.DeletionTimestamp != nil}, nil
 }
 
-// Class is a class by its name; nil where there is none.
+// Class is a class by its name; nil where there is none. It is only to be read.
 func (w *World) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
 	class := &storagev1.StorageClass{}
-	err := w.get(ctx, types.NamespacedName{Name: name}, class)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up StorageClass %s: %w", name, err)
+	if there, err := w.look(ctx, "StorageClass", name, class); err != nil || !there {
+		return nil, err
 	}
 	return class, nil
+}
+
+// AttributesClass is the VolumeAttributesClass that a claim names; nil where it
+// names none, there is no such class, or the cluster is too old for the kind.
+// It is only to be read.
+func (w *World) AttributesClass(ctx context.Context, name *string) (*storagev1.VolumeAttributesClass, error) {
+	if name == nil || *name == "" {
+		return nil, nil
+	}
+	class := &storagev1.VolumeAttributesClass{}
+	if there, err := w.look(ctx, "VolumeAttributesClass", *name, class); err != nil || !there {
+		return nil, err
+	}
+	return class, nil
+}
+
+// look looks a class up. One that the informer does not have is read live, and
+// not again for a while where there is none, nor where the cluster does not have
+// the kind: what names a missing class is tried again and again.
+func (w *World) look(ctx context.Context, kind, name string, class client.Object) (there bool, err error) {
+	kindAbsent, absent := "the kind "+kind, kind+" "+name
+	if w.absent.has(kindAbsent, w.Now()) {
+		return false, nil
+	}
+	err = w.Cache.Get(ctx, types.NamespacedName{Name: name}, class, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		if w.absent.has(absent, w.Now()) {
+			return false, nil
+		}
+		err = w.Live.Get(ctx, types.NamespacedName{Name: name}, class)
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err):
+		w.absent.add(absent, w.Now())
+		return false, nil
+	case meta.IsNoMatchError(err):
+		w.absent.add(kindAbsent, w.Now())
+		return false, nil
+	}
+	return false, fmt.Errorf("look up %s %s: %w", kind, name, err)
 }
 
 // DefaultClass is the class that the API server gives to claims that name none:
@@ -149,36 +191,14 @@ func (w *World) Claim(ctx context.Context, namespace, name string) (*corev1.Pers
 	return claim, nil
 }
 
-// Claims are the claims of a namespace, as the informer has them.
+// Claims are the claims of a namespace, as the informer has them. They are only
+// to be read.
 func (w *World) Claims(ctx context.Context, namespace string) ([]corev1.PersistentVolumeClaim, error) {
 	var list corev1.PersistentVolumeClaimList
-	if err := w.Cache.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	if err := w.Cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list claims of namespace %s: %w", namespace, err)
 	}
 	return list.Items, nil
-}
-
-// ReadySnapshots are the ready snapshots of a claim by name, and none where the
-// cluster knows no snapshots.
-func (w *World) ReadySnapshots(ctx context.Context, namespace, claim string) ([]snapshotv1.VolumeSnapshot, error) {
-	var list snapshotv1.VolumeSnapshotList
-	err := w.Cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if meta.IsNoMatchError(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list snapshots of claim %s/%s: %w", namespace, claim, err)
-	}
-	var ready []snapshotv1.VolumeSnapshot
-	for _, s := range list.Items {
-		if of := s.Spec.Source.PersistentVolumeClaimName; of == nil || *of != claim {
-			continue
-		}
-		if s.DeletionTimestamp == nil && s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse && s.Status.CreationTime != nil {
-			ready = append(ready, s)
-		}
-	}
-	return ready, nil
 }
 
 // NewestCut is when the newest of the snapshots was cut that can be of this
@@ -205,6 +225,16 @@ func (w *World) StatefulSet(ctx context.Context, namespace, name string) (*appsv
 		return nil, fmt.Errorf("look up StatefulSet %s/%s: %w", namespace, name, err)
 	}
 	return set, nil
+}
+
+// StatefulSets are the sets of a namespace, as the informer has them. They are
+// only to be read.
+func (w *World) StatefulSets(ctx context.Context, namespace string) ([]appsv1.StatefulSet, error) {
+	var list appsv1.StatefulSetList
+	if err := w.Cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list StatefulSets of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
 }
 
 // Budgeted says whether a PodDisruptionBudget selects Pods with these labels.

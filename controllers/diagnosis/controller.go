@@ -1,0 +1,301 @@
+package diagnosis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/snapshots"
+	"github.com/holdfast-dev/holdfast/webhooks/world"
+)
+
+// Every is the time between two looks.
+const Every = time.Minute
+
+// tellAgain is how long nothing more is told of what stays as it is, and askEach
+// how many claims' events are read in one look, which is a live question each.
+const (
+	tellAgain = time.Hour
+	askEach   = 20
+)
+
+// Kinds says whether the cluster serves VolumeSnapshots.
+type Kinds interface{ Served(snapshots.Family) bool }
+
+// Options are what a Doctor works with. Only events are read live.
+type Options struct {
+	World    *world.World
+	Kinds    Kinds
+	Events   events.EventRecorder
+	Clock    clock.WithTicker
+	Registry prometheus.Registerer
+}
+
+// Doctor looks for what is stuck or forgotten. The leader runs it.
+type Doctor struct {
+	Options
+	instruments *instruments
+	told        map[types.UID]told
+}
+
+// told remembers what was told of an object, and when.
+type told struct {
+	reason Reason
+	at     time.Time
+}
+
+// New makes a Doctor and registers its metrics.
+func New(o Options) *Doctor {
+	d := &Doctor{Options: o, instruments: newInstruments(), told: map[types.UID]told{}}
+	for _, g := range d.instruments.gauges() {
+		o.Registry.MustRegister(g)
+	}
+	return d
+}
+
+// Watch starts the informers: their first lists are long.
+func (d *Doctor) Watch(ctx context.Context, c cache.Cache) error {
+	for _, o := range []client.Object{&corev1.Node{}, &corev1.PersistentVolume{}, &corev1.Pod{}, &storagev1.VolumeAttachment{}} {
+		if _, err := c.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// NeedLeaderElection says that one replica tells.
+func (d *Doctor) NeedLeaderElection() bool { return true }
+
+// Start looks until ctx ends.
+func (d *Doctor) Start(ctx context.Context) error {
+	tick := d.Clock.NewTicker(Every)
+	defer tick.Stop()
+	for {
+		if err := d.Look(ctx); err != nil && ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Look for stuck storage, trying again", "after", Every.String())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+		}
+	}
+}
+
+// Look looks once.
+func (d *Doctor) Look(ctx context.Context) error {
+	for _, g := range d.instruments.gauges() {
+		g.Reset()
+	}
+	now := d.Clock.Now()
+	for uid, t := range d.told {
+		if now.Sub(t.at) >= tellAgain {
+			delete(d.told, uid)
+		}
+	}
+	return errors.Join(d.claims(ctx, now), d.volumes(ctx), d.attachments(ctx, now))
+}
+
+// claims counts claims that are stuck or idle.
+func (d *Doctor) claims(ctx context.Context, now time.Time) error {
+	var list corev1.PersistentVolumeClaimList
+	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list claims: %w", err)
+	}
+	asked := 0
+	users := map[string]map[string][]string{}
+	var failed []error
+	for i := range list.Items {
+		c := &list.Items[i]
+		if Idle(now, c) {
+			d.instruments.idle.WithLabelValues(c.Namespace).Inc()
+			d.instruments.idleBytes.WithLabelValues(c.Namespace).Add(float64(c.Status.Capacity.Storage().Value()))
+			continue
+		}
+		if Pending(now, c, Around{}) == nil && Terminating(now, c, Around{}) == nil {
+			continue
+		}
+		around, err := d.around(ctx, c, users)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		if stuck := Pending(now, c, around); stuck != nil {
+			d.instruments.pending.WithLabelValues(c.Namespace, string(stuck.Reason)).Inc()
+			if d.fresh(now, c.UID, stuck.Reason) {
+				if stuck.Reason == NotProvisioned && asked < askEach {
+					asked++
+					last, err := d.lastEvent(ctx, c)
+					failed = append(failed, err)
+					if last != "" {
+						stuck.Why += "; last it was said: " + last
+					}
+				}
+				d.tell(c, "PendingTooLong", stuck)
+			}
+		}
+		if stuck := Terminating(now, c, around); stuck != nil {
+			d.instruments.terminating.WithLabelValues(c.Namespace, string(stuck.Reason)).Inc()
+			if d.fresh(now, c.UID, stuck.Reason) {
+				d.tell(c, "TerminatingTooLong", stuck)
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// around gathers what surrounds a claim that is stuck. users are the Pods of the
+// namespaces that were read already.
+func (d *Doctor) around(ctx context.Context, c *corev1.PersistentVolumeClaim, users map[string]map[string][]string) (Around, error) {
+	var a Around
+	var err error
+	if a.ClassName, a.Class, err = d.World.ClassOfClaim(ctx, c.Annotations, &c.Spec); err != nil {
+		return Around{}, err
+	}
+	if users[c.Namespace] == nil {
+		var pods corev1.PodList // as orphan.SlimPod leaves them
+		if err := d.World.Cache.List(ctx, &pods, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return Around{}, fmt.Errorf("list the Pods of namespace %s: %w", c.Namespace, err)
+		}
+		users[c.Namespace] = map[string][]string{}
+		for i := range pods.Items {
+			for _, v := range pods.Items[i].Spec.Volumes {
+				if v.PersistentVolumeClaim != nil {
+					name := v.PersistentVolumeClaim.ClaimName
+					users[c.Namespace][name] = append(users[c.Namespace][name], pods.Items[i].Name)
+				}
+			}
+		}
+	}
+	a.Pods = users[c.Namespace][c.Name]
+	if c.DeletionTimestamp == nil || !d.Kinds.Served(snapshots.Single) {
+		return a, nil
+	}
+	var snaps snapshotv1.VolumeSnapshotList
+	if err := d.World.Cache.List(ctx, &snaps, client.InNamespace(c.Namespace), client.MatchingFields{snapshots.ByClaim: c.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return Around{}, fmt.Errorf("list the snapshots of claim %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	for i := range snaps.Items {
+		if s := &snaps.Items[i]; s.Status == nil || s.Status.CreationTime == nil {
+			a.Snapshots = append(a.Snapshots, s.Name)
+		}
+	}
+	return a, nil
+}
+
+// fresh says whether this is to be told of an object: it is new, or an hour old.
+func (d *Doctor) fresh(now time.Time, uid types.UID, reason Reason) bool {
+	if t, was := d.told[uid]; was && t.reason == reason {
+		return false
+	}
+	d.told[uid] = told{reason: reason, at: now}
+	return true
+}
+
+// maxNote is how long a note of an event may be, and most of it is another's.
+const maxNote = 1024
+
+func (d *Doctor) tell(c *corev1.PersistentVolumeClaim, reason string, s *Stuck) {
+	note := string(s.Reason) + ": " + s.Why
+	d.Events.Eventf(c, nil, corev1.EventTypeWarning, reason, "Diagnose", "%s", note[:min(len(note), maxNote)])
+}
+
+// lastEvent is the newest warning about a claim by somebody else; empty: there is
+// none.
+func (d *Doctor) lastEvent(ctx context.Context, c *corev1.PersistentVolumeClaim) (string, error) {
+	var list corev1.EventList
+	if err := d.World.Live.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{"involvedObject.uid": string(c.UID), "type": corev1.EventTypeWarning}); err != nil {
+		return "", fmt.Errorf("read the events of claim %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	var newest *corev1.Event
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason != "PendingTooLong" && (newest == nil || at(e).After(at(newest))) {
+			newest = e
+		}
+	}
+	if newest == nil {
+		return "", nil
+	}
+	return newest.Reason + ": " + newest.Message, nil
+}
+
+// at is when an event was last seen, by whichever of its fields says so.
+func at(e *corev1.Event) time.Time {
+	last := e.CreationTimestamp.Time
+	if e.LastTimestamp.After(last) {
+		last = e.LastTimestamp.Time
+	}
+	if e.EventTime.After(last) {
+		last = e.EventTime.Time
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	return last
+}
+
+// volumes counts the volumes that outlived their claims.
+func (d *Doctor) volumes(ctx context.Context) error {
+	var list corev1.PersistentVolumeList
+	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list PersistentVolumes: %w", err)
+	}
+	for i := range list.Items {
+		v := &list.Items[i]
+		if v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
+			continue
+		}
+		driver := "other"
+		if v.Spec.CSI != nil {
+			driver = v.Spec.CSI.Driver
+		}
+		d.instruments.released.WithLabelValues(driver).Inc()
+		d.instruments.releasedBytes.WithLabelValues(driver).Add(float64(v.Spec.Capacity.Storage().Value()))
+	}
+	return nil
+}
+
+// attachments counts those of nodes that are not there.
+func (d *Doctor) attachments(ctx context.Context, now time.Time) error {
+	var there corev1.NodeList
+	if err := d.World.Cache.List(ctx, &there, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	names := make(map[string]bool, len(there.Items))
+	for i := range there.Items {
+		names[there.Items[i].Name] = true
+	}
+	var list storagev1.VolumeAttachmentList
+	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list VolumeAttachments: %w", err)
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if names[a.Spec.NodeName] {
+			continue
+		}
+		d.instruments.attachments.WithLabelValues(a.Spec.Attacher).Inc()
+		if now.Sub(a.CreationTimestamp.Time) < tooLong || !d.fresh(now, a.UID, "NodeGone") {
+			continue // the informer of nodes may lag
+		}
+		volume := ""
+		if a.Spec.Source.PersistentVolumeName != nil {
+			volume = *a.Spec.Source.PersistentVolumeName
+		}
+		d.Events.Eventf(a, nil, corev1.EventTypeWarning, "NodeGone", "Diagnose",
+			"node %s is not there, and PersistentVolume %s is still attached to it: once the instance is known to be off, delete this VolumeAttachment", a.Spec.NodeName, volume)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// tooLong is how long a claim may be Pending or Terminating before it is stuck.
+const tooLong = 15 * time.Minute
+
+// idleFor is how long a claim must be unused before it counts as idle.
+const idleFor = 7 * 24 * time.Hour
+
+// Reason is why a claim is stuck, as a label of a metric.
+type Reason string
+
+// The reasons.
+const (
+	NoClass         Reason = "NoClass"
+	ClassNotFound   Reason = "ClassNotFound"
+	NoPod           Reason = "NoPod"
+	NotProvisioned  Reason = "NotProvisioned"
+	NoVolume        Reason = "NoVolume"
+	HeldByPod       Reason = "HeldByPod"
+	HeldBySnapshot  Reason = "HeldBySnapshot"
+	HeldByFinalizer Reason = "HeldByFinalizer"
+)
+
+// Stuck is a claim that does not come or go.
+type Stuck struct {
+	Reason Reason
+	Why    string // as a sentence
+}
+
+// Around is what surrounds a claim.
+type Around struct {
+	// ClassName is the class, the default class resolved; empty: none. Class is the
+	// class itself; nil: there is none of the name.
+	ClassName string
+	Class     *storagev1.StorageClass
+	// Pods are those that name it, Snapshots those of it that are not cut yet.
+	Pods, Snapshots []string
+}
+
+// Pending says why a claim has been Pending for too long; nil: it has not.
+func Pending(now time.Time, c *corev1.PersistentVolumeClaim, a Around) *Stuck {
+	if c.Status.Phase != corev1.ClaimPending && c.Status.Phase != "" || c.DeletionTimestamp != nil || now.Sub(c.CreationTimestamp.Time) < tooLong {
+		return nil
+	}
+	stuck := func(r Reason, why string, args ...any) *Stuck {
+		return &Stuck{Reason: r, Why: fmt.Sprintf(why, args...)}
+	}
+	switch {
+	case a.ClassName == "" && c.Spec.VolumeName != "":
+		return stuck(NoVolume, "it waits for PersistentVolume %s, which is not there or does not fit: compare class, size and access modes", c.Spec.VolumeName)
+	case a.ClassName == "":
+		return stuck(NoClass, "it has no class, and no volume without one fits: name a class, or mark one as default and make the claim again")
+	case a.Class == nil:
+		return stuck(ClassNotFound, "there is no StorageClass %q: make it, or make the claim again with another", a.ClassName)
+	case len(a.Pods) == 0 && a.Class.VolumeBindingMode != nil && *a.Class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
+		return stuck(NoPod, "StorageClass %s makes the volume where the first Pod that names the claim is scheduled, and no Pod does", a.ClassName)
+	case a.Class.Provisioner == "kubernetes.io/no-provisioner":
+		return stuck(NoVolume, "StorageClass %s makes no volumes, and none of those that are there fits", a.ClassName)
+	case len(a.Pods) > 0:
+		return stuck(NotProvisioned, "provisioner %s has not made a volume, for which Pod %s waits", a.Class.Provisioner, a.Pods[0])
+	}
+	return stuck(NotProvisioned, "provisioner %s has not made a volume", a.Class.Provisioner)
+}
+
+// Finalizers of Kubernetes and of the snapshot-controller on claims.
+const (
+	ofPods      = "kubernetes.io/pvc-protection"
+	ofSnapshots = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
+)
+
+// Terminating says why a claim has been Terminating for too long; nil: it has not.
+func Terminating(now time.Time, c *corev1.PersistentVolumeClaim, a Around) *Stuck {
+	if c.DeletionTimestamp == nil || now.Sub(c.DeletionTimestamp.Time) < tooLong {
+		return nil
+	}
+	switch {
+	case slices.Contains(c.Finalizers, ofPods) && len(a.Pods) > 0:
+		return &Stuck{HeldByPod, fmt.Sprintf("Pod %s names it: once that has ended, the claim goes", strings.Join(a.Pods[:min(len(a.Pods), 3)], ", "))}
+	case slices.Contains(c.Finalizers, ofSnapshots) && len(a.Snapshots) > 0:
+		return &Stuck{HeldBySnapshot, fmt.Sprintf("VolumeSnapshot %s of it is being taken: once that is cut, or deleted, the claim goes", strings.Join(a.Snapshots[:min(len(a.Snapshots), 3)], ", "))}
+	}
+	return &Stuck{HeldByFinalizer, fmt.Sprintf("its finalizers %s have not been taken off by those who put them there", cmp.Or(strings.Join(c.Finalizers, ", "), "(none)"))}
+}
+
+// Idle says whether a claim has been unused for long, by what Kubernetes says.
+func Idle(now time.Time, c *corev1.PersistentVolumeClaim) bool {
+	return c.DeletionTimestamp == nil && c.Status.Phase == corev1.ClaimBound && slices.ContainsFunc(c.Status.Conditions, func(cond corev1.PersistentVolumeClaimCondition) bool {
+		return cond.Type == corev1.PersistentVolumeClaimUnused && cond.Status == corev1.ConditionTrue && now.Sub(cond.LastTransitionTime.Time) >= idleFor
+	})
+}

@@ -1,0 +1,305 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// How a command ended that did not end well.
+var (
+	// ErrRan: it ran, and ended with another exit code than 0.
+	ErrRan = errors.New("the command failed")
+	// ErrGone: the Pod is gone, has ended, or is another of its name.
+	ErrGone = errors.New("its Pod is gone")
+)
+
+const (
+	// maxRuns is how often a hook of after is run that fails each time. It may
+	// fail since there is nothing to undo, so it is not run for ever.
+	maxRuns = 5
+	// firstWait doubles with every pass over what is left to undo, to longestWait.
+	firstWait   = time.Second
+	longestWait = time.Minute
+)
+
+// kind is what a step of a freeze does.
+type kind int
+
+// The steps of a freeze.
+const (
+	record kind = iota
+	run
+	create
+	await
+	mark
+	erase
+	pause
+	over
+	// undoRun does what run does, with a hook of after.
+	undoRun
+)
+
+// step is what to do next.
+type step struct {
+	kind kind
+	// command is what to run.
+	command Command
+	// within bounds run and await, and is how long to wait.
+	within time.Duration
+	// copies are to be waited for.
+	copies []string
+	// lasting: it is done even while the manager stops.
+	lasting bool
+	// marks are the values of AnnotationQuiesced by copy.
+	marks map[string]string
+}
+
+// outcome is how a step ended.
+type outcome struct {
+	err error
+	// made are the copies that were asked for, after create.
+	made []string
+	// cut are the copies that are cut, after await.
+	cut []string
+}
+
+// Note is what is worth telling of a freeze.
+type Note struct {
+	Command Command
+	// Problem says what went wrong and what follows.
+	Problem string
+}
+
+// freezing is a freeze under way: what to do next follows from how the steps
+// before it ended. It does nothing itself.
+type freezing struct {
+	freeze Freeze
+	at     kind
+	next   int       // of freeze.Before
+	since  time.Time // the first hook of before
+	begun  map[types.UID]bool
+	left   []undo // of after
+	pass   int    // over left
+	in     int    // of left
+	made   []string
+	marked bool
+	marks  map[string]string
+	// unheeded: a hook of before failed, with onError Continue.
+	unheeded bool
+
+	// failed says why no copy was asked for, flaw why those that were are not
+	// quiesced.
+	failed, flaw string
+	notes        []Note
+}
+
+// undo is a hook of after that has to run, and how often it ran in vain.
+type undo struct {
+	command Command
+	runs    int
+	done    bool
+}
+
+// begin is a freeze that nothing was done of.
+func begin(f Freeze) *freezing { return &freezing{freeze: f, begun: map[types.UID]bool{}} }
+
+// takeUp is a freeze of which there is a record, and that nobody goes on with.
+func takeUp(after []Command, copies []string) *freezing {
+	f := &freezing{freeze: Freeze{Copies: copies, After: after}, made: copies, begun: map[types.UID]bool{}}
+	for _, c := range after {
+		f.begun[c.PodUID] = true
+	}
+	f.flaw = "the manager was stopped between the hooks"
+	f.undoing(nil)
+	return f
+}
+
+// step is what to do at a time.
+func (f *freezing) step(now time.Time) step {
+	switch f.at {
+	case run:
+		b := f.freeze.Before[f.next]
+		return step{kind: run, command: b.Command, within: min(b.timeout(), f.until(now))}
+	case undoRun:
+		c := f.left[f.in].command
+		return step{kind: run, command: c, within: c.timeout(), lasting: true}
+	case await:
+		return step{kind: await, copies: f.made, within: f.until(now)}
+	case mark:
+		return step{kind: mark, marks: f.marks, lasting: true}
+	case pause:
+		return step{kind: pause, within: min(firstWait<<min(f.pass, 10), longestWait)}
+	}
+	return step{kind: f.at, lasting: f.at == erase}
+}
+
+// until is how long the Pods may stay frozen.
+func (f *freezing) until(now time.Time) time.Duration {
+	if f.since.IsZero() {
+		return f.freeze.MaxFreeze
+	}
+	return f.freeze.MaxFreeze - now.Sub(f.since)
+}
+
+// saw goes on from how a step ended, at a time.
+func (f *freezing) saw(now time.Time, o outcome) {
+	switch f.at {
+	case record:
+		if o.err != nil {
+			f.failed, f.at = fmt.Sprintf("what to undo cannot be written down, so no hook is run: %v", o.err), over
+			return
+		}
+		f.since = now
+		f.goBefore(now)
+	case run:
+		f.ran(now, o.err)
+	case create:
+		f.made = o.made
+		if len(f.made) == 0 {
+			f.undoing(nil)
+			return
+		}
+		f.at = await
+	case await:
+		if len(o.cut) < len(f.made) && f.flaw == "" {
+			f.flaw = fmt.Sprintf("it was not cut within maxFreezeSeconds (%d)", int(f.freeze.MaxFreeze.Seconds()))
+			if o.err != nil {
+				f.flaw = fmt.Sprintf("its cut was not waited for: %v", o.err)
+			}
+		}
+		f.undoing(o.cut)
+	case undoRun:
+		f.undid(o.err)
+	case mark:
+		f.marked = o.err == nil
+		f.at = pause
+		f.settle()
+	case pause:
+		f.pass++
+		f.in = 0
+		f.skip()
+	case erase:
+		f.at = over
+		if o.err != nil {
+			f.at = pause
+		}
+	}
+}
+
+// ran goes on from a hook of before.
+func (f *freezing) ran(now time.Time, err error) {
+	b := f.freeze.Before[f.next]
+	f.next++
+	if err == nil {
+		f.goBefore(now)
+		return
+	}
+	f.fails(b, fmt.Sprint(err))
+	if f.failed != "" {
+		f.undoing(nil)
+		return
+	}
+	f.goBefore(now)
+}
+
+// fails notes that a hook of before failed.
+func (f *freezing) fails(b Before, why string) {
+	problem := fmt.Sprintf("%s: %s", b.Command, why)
+	if b.Cannot != "" {
+		problem = fmt.Sprintf("hook %s: %s", b.Hook, b.Cannot)
+	}
+	if b.Continue {
+		f.unheeded, f.flaw = true, problem
+		f.notes = append(f.notes, Note{b.Command, problem + "; the copies are made as they are (onError Continue)"})
+		return
+	}
+	f.failed = problem
+	f.notes = append(f.notes, Note{b.Command, problem + "; no copy is asked for (onError Fail)"})
+}
+
+// goBefore goes on to the next hook of before that can be run, or to the copies.
+func (f *freezing) goBefore(now time.Time) {
+	for ; f.next < len(f.freeze.Before); f.next++ {
+		b := f.freeze.Before[f.next]
+		late := f.until(now) <= 0
+		if b.Cannot == "" && !late {
+			f.begun[b.PodUID] = true
+			f.at = run
+			return
+		}
+		f.fails(b, fmt.Sprintf("maxFreezeSeconds (%d) had passed before it", int(f.freeze.MaxFreeze.Seconds())))
+		if f.failed != "" {
+			f.undoing(nil)
+			return
+		}
+	}
+	f.at = create
+}
+
+// undoing begins to undo, with what was seen to be cut until now.
+func (f *freezing) undoing(cut []string) {
+	f.marks = map[string]string{}
+	for _, name := range f.made {
+		f.marks[name] = v1alpha1.NotQuiesced
+		if slices.Contains(cut, name) && !f.unheeded {
+			f.marks[name] = v1alpha1.Quiesced
+		}
+	}
+	for _, c := range f.freeze.After {
+		if f.begun[c.PodUID] {
+			f.left = append(f.left, undo{command: c})
+		}
+	}
+	f.in = 0
+	f.skip()
+}
+
+// skip goes on to the next hook of after that is not done, else to what follows.
+func (f *freezing) skip() {
+	for ; f.in < len(f.left); f.in++ {
+		if !f.left[f.in].done {
+			f.at = undoRun
+			return
+		}
+	}
+	if !f.marked && len(f.marks) > 0 {
+		f.at = mark
+		return
+	}
+	f.settle()
+}
+
+// settle goes on to the end where nothing is left to do, else to a wait.
+func (f *freezing) settle() {
+	undone := !slices.ContainsFunc(f.left, func(u undo) bool { return !u.done })
+	if undone && (f.marked || len(f.marks) == 0) {
+		f.at = erase
+		return
+	}
+	f.at = pause
+}
+
+// undid goes on from a hook of after.
+func (f *freezing) undid(err error) {
+	u := &f.left[f.in]
+	switch {
+	case err == nil, errors.Is(err, ErrGone):
+		u.done = true
+	case errors.Is(err, ErrRan):
+		u.runs++
+		u.done = u.runs == maxRuns
+		if u.done {
+			f.notes = append(f.notes, Note{u.command, fmt.Sprintf("%s: %v; it was run %d times and is given up: see to the Pod by hand", u.command, err, maxRuns)})
+		}
+	case f.pass == 0:
+		f.notes = append(f.notes, Note{u.command, fmt.Sprintf("%s: %v; it is tried again for as long as the Pod is there", u.command, err)})
+	}
+	f.in++
+	f.skip()
+}

@@ -1,0 +1,64 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// What the alerts on age go by: how long a schedule has had for its copies, from
+// its creation, its last change or its resumption on; nothing while it is
+// suspended, and nothing of one that is gone.
+func TestMetricsTellSinceWhenCopiesAreDue(t *testing.T) {
+	created, changed := time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
+	s := &v1alpha1.SnapshotSchedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hourly", CreationTimestamp: metav1.NewTime(created)},
+		Spec:       v1alpha1.SnapshotScheduleSpec{Schedule: "0 * * * *"},
+	}
+	ready, invalid := Compile(&s.Spec)
+	if len(invalid) > 0 {
+		t.Fatal(invalid)
+	}
+	m := newInstruments()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m.all()...)
+	const interval, since = "holdfast_schedule_expected_interval_seconds", "holdfast_schedule_active_since_timestamp_seconds"
+	check := func(when string, want map[string]float64) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			if name := f.GetName(); name == interval || name == since {
+				got[name] = f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", when, diff)
+		}
+	}
+	set := func(suspended bool, status v1alpha1.SnapshotScheduleStatus) {
+		s.Spec.Suspend = suspended
+		m.set(changed.Add(time.Hour), s, status, ready)
+	}
+
+	set(false, v1alpha1.SnapshotScheduleStatus{})
+	check("before its first plan", map[string]float64{interval: 3600, since: 1_000_000})
+	active := v1alpha1.SnapshotScheduleStatus{ActiveSince: &metav1.Time{Time: changed}}
+	set(false, active)
+	check("changed", map[string]float64{interval: 3600, since: 2_000_000})
+	set(true, active)
+	check("suspended", map[string]float64{})
+	set(false, active)
+	check("resumed", map[string]float64{interval: 3600, since: 2_000_000})
+	m.forget(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+	check("gone", map[string]float64{})
+}

@@ -1,0 +1,282 @@
+package statefulset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/policy"
+	"github.com/holdfast-dev/holdfast/webhooks/claim"
+	"github.com/holdfast-dev/holdfast/webhooks/world"
+)
+
+// Declared are the sizes that a set's annotation holdfast.dev/size declares for
+// the claims of its templates, by template; and all that is wrong with it. It is
+// written "data=20Gi,wal=5Gi".
+func Declared(set *appsv1.StatefulSet) (map[string]resource.Quantity, []string) {
+	text, is := set.Annotations[v1alpha1.AnnotationSize]
+	if !is {
+		return nil, nil
+	}
+	sizes := map[string]resource.Quantity{}
+	var wrong []string
+	fail := func(part, found, wanted string) {
+		wrong = append(wrong, fmt.Sprintf("annotation %s: %q %s: %s", v1alpha1.AnnotationSize, part, found, wanted))
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		template, size, pair := strings.Cut(strings.TrimSpace(part), "=")
+		q, err := resource.ParseQuantity(strings.TrimSpace(size))
+		_, twice := sizes[template]
+		switch {
+		case !pair:
+			fail(part, "is no template and size", `write it as "data=20Gi", and several with commas between them`)
+		case templateNamed(set, template) == nil:
+			fail(part, "names no volumeClaimTemplate of the set", "it has "+strings.Join(templateNames(set), ", "))
+		case twice:
+			fail(part, "names its template for the second time", "give each one size")
+		case err != nil:
+			fail(part, "has no quantity as its size", "write it as 20Gi")
+		case q.Sign() <= 0:
+			fail(part, "asks for no bytes", "write it as 20Gi")
+		case q.Value() <= 0:
+			fail(part, "asks for more bytes than there are", "write it as 20Gi")
+		default:
+			sizes[template] = q
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return sizes, nil
+}
+
+func templateNamed(set *appsv1.StatefulSet, name string) *corev1.PersistentVolumeClaim {
+	at := slices.IndexFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &set.Spec.VolumeClaimTemplates[at]
+}
+
+func templateNames(set *appsv1.StatefulSet) []string {
+	names := []string{}
+	for _, t := range set.Spec.VolumeClaimTemplates {
+		names = append(names, t.Name)
+	}
+	if len(names) == 0 {
+		return []string{"none"}
+	}
+	return names
+}
+
+// Growing is the policy by which the claims of a set's template grow; nil: they
+// are under none that has an expansion.
+func Growing(ctx context.Context, w *world.World, set *appsv1.StatefulSet, template string) (*policy.Policy, error) {
+	at := slices.IndexFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == template })
+	if at < 0 {
+		return nil, nil
+	}
+	policies, err := w.Policies(ctx)
+	if err != nil || len(policies) == 0 {
+		return nil, err
+	}
+	_, of, err := claim.Look(ctx, w, templateOf(set, at))
+	if err != nil {
+		return nil, err
+	}
+	return policy.Growing(policies, of), nil
+}
+
+// ActionOf is what a policy has become of templates that claims have outgrown;
+// nil is no policy.
+func ActionOf(p *policy.Policy) v1alpha1.TemplateAction {
+	if p == nil || p.Expansion == nil || p.Expansion.StatefulSetTemplate == "" {
+		return v1alpha1.RaiseAtCreate
+	}
+	return p.Expansion.StatefulSetTemplate
+}
+
+// SizeOf is the size that a new claim of a living set is given, where that is more
+// than it asks for:
+//
+//	of no set, or of two, by name and labels          none
+//	its policy has no expansion, and the set declares none
+//	no size for the template
+//	its policy says Report                            none
+//	else  the largest of its siblings, which carry the set's stamp, and of what is
+//	      declared; at most the policy's maxSize, and what guardrails let a claim have
+//
+// Where no webhook answers, the claim is made as it asks, and grows later.
+func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim) (*resource.Quantity, error) {
+	set, template, err := setOf(ctx, w, c)
+	if err != nil || set == nil {
+		return nil, err
+	}
+	policies, err := w.Policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, of, err := claim.Look(ctx, w, c)
+	if err != nil {
+		return nil, err
+	}
+	p := policy.Growing(policies, of)
+	declared, _ := Declared(set)
+	size, isDeclared := declared[template]
+	if p == nil && !isDeclared || ActionOf(p) == v1alpha1.ReportTemplate {
+		return nil, nil
+	}
+	claims, err := w.Claims(ctx, c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range claims {
+		if !isSibling(set, template, &claims[i]) {
+			continue
+		}
+		if q := sizeAhead(&claims[i]); q.Cmp(size) > 0 {
+			size = q
+		}
+	}
+	size = bounded(size, p, policies, of)
+	if asked, is := c.Spec.Resources.Requests[corev1.ResourceStorage]; !is || size.Cmp(asked) <= 0 {
+		return nil, nil
+	}
+	if limit, is := c.Spec.Resources.Limits[corev1.ResourceStorage]; is && limit.Cmp(size) < 0 {
+		return nil, nil // the API server would refuse it
+	}
+	return &size, nil
+}
+
+// setOf is the living set that a claim is of by its name and its labels, and the
+// template; nil where there is none, or two.
+func setOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim) (*appsv1.StatefulSet, string, error) {
+	sets, err := w.StatefulSets(ctx, c.Namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	var found *appsv1.StatefulSet
+	var template string
+	for i := range sets {
+		set := &sets[i]
+		if set.DeletionTimestamp != nil || !Selects(set, c) {
+			continue
+		}
+		for _, t := range set.Spec.VolumeClaimTemplates {
+			if _, is := OrdinalOf(c.Name, t.Name, set.Name); !is {
+				continue
+			}
+			if found != nil {
+				return nil, "", nil
+			}
+			found, template = set, t.Name
+		}
+	}
+	return found, template, nil
+}
+
+// Selects says whether a claim carries the labels that the StatefulSet controller
+// gives: those of the set's selector.
+func Selects(set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	return err == nil && !selector.Empty() && selector.Matches(labels.Set(c.Labels))
+}
+
+// isSibling says whether a claim is one of a template of a set, by its stamp.
+func isSibling(set *appsv1.StatefulSet, template string, c *corev1.PersistentVolumeClaim) bool {
+	return c.DeletionTimestamp == nil && c.Annotations[v1alpha1.AnnotationSetUID] == string(set.UID) && c.Annotations[v1alpha1.AnnotationSetTemplate] == template
+}
+
+// sizeAhead is the size that a claim has or comes to: what it asks for, or what it
+// has where the driver found that impossible. A new claim could not have it either.
+func sizeAhead(c *corev1.PersistentVolumeClaim) resource.Quantity {
+	switch c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] {
+	case corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimNodeResizeInfeasible:
+		return c.Status.Capacity[corev1.ResourceStorage]
+	}
+	return c.Spec.Resources.Requests[corev1.ResourceStorage]
+}
+
+// ClaimsOf are the claims of a set's template, by their stamp, whose ordinals it
+// has; sorted by name.
+func ClaimsOf(set *appsv1.StatefulSet, template string, claims []corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim {
+	var own []*corev1.PersistentVolumeClaim
+	for i := range claims {
+		c := &claims[i]
+		if c.Annotations[v1alpha1.AnnotationSetUID] != string(set.UID) || c.Annotations[v1alpha1.AnnotationSetTemplate] != template {
+			continue
+		}
+		if ordinal, is := OrdinalOf(c.Name, template, set.Name); is && InRange(set, ordinal) {
+			own = append(own, c)
+		}
+	}
+	slices.SortFunc(own, func(a, b *corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
+	return own
+}
+
+// Resizing says whether a change of a claim's size or attributes is not over.
+func Resizing(c *corev1.PersistentVolumeClaim) bool {
+	if len(c.Status.AllocatedResourceStatuses) > 0 || c.Status.ModifyVolumeStatus != nil && c.Status.ModifyVolumeStatus.Status != corev1.PersistentVolumeClaimModifyVolumeInfeasible {
+		return true
+	}
+	return slices.ContainsFunc(c.Status.Conditions, func(of corev1.PersistentVolumeClaimCondition) bool {
+		switch of.Type {
+		case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimVolumeModifyingVolume:
+			return of.Status == corev1.ConditionTrue
+		}
+		return false
+	})
+}
+
+// bounded is a size, or less where policies let a claim have no more.
+func bounded(size resource.Quantity, growing *policy.Policy, policies []*policy.Policy, of policy.Claim) resource.Quantity {
+	if growing != nil && growing.Expansion.MaxSize.Cmp(size) < 0 {
+		size = growing.Expansion.MaxSize
+	}
+	for _, p := range policies {
+		if p.Guardrails == nil || p.Guardrails.Claim == nil || p.Guardrails.Claim.MaxSize == nil || !p.MatchesClaim(of) {
+			continue
+		}
+		if p.Guardrails.Claim.MaxSize.Cmp(size) < 0 {
+			size = *p.Guardrails.Claim.MaxSize
+		}
+	}
+	return size
+}
+
+// judgeSizes says what is wrong with the sizes that a set declares, where it has
+// not declared the same before.
+//
+//	unreadable, or of no template   refused
+//	above the policy's maxSize      refused
+//	below what the template asks    warned of: claims never shrink
+func judgeSizes(ctx context.Context, w *world.World, old, now *appsv1.StatefulSet) (forbidden string, warnings []string, err error) {
+	if old != nil && old.Annotations[v1alpha1.AnnotationSize] == now.Annotations[v1alpha1.AnnotationSize] {
+		return "", nil, nil
+	}
+	sizes, wrong := Declared(now)
+	for _, template := range slices.Sorted(maps.Keys(sizes)) {
+		size := sizes[template]
+		part := fmt.Sprintf("annotation %s: %s=%s", v1alpha1.AnnotationSize, template, size.String())
+		if asked := templateNamed(now, template).Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(asked) < 0 {
+			warnings = append(warnings, fmt.Sprintf("%s is less than the %s of the volumeClaimTemplate, and does nothing: claims never shrink", part, asked.String()))
+		}
+		p, err := Growing(ctx, w, now, template)
+		if err != nil {
+			return "", nil, err
+		}
+		if p != nil && size.Cmp(p.Expansion.MaxSize) > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s is above the expansion.maxSize of StoragePolicy %s, which is %s: declare at most that, or have the policy raised", part, p.Name, p.Expansion.MaxSize.String()))
+		}
+	}
+	return strings.Join(wrong, "; "), warnings, nil
+}

@@ -1,0 +1,57 @@
+package world
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/policy"
+)
+
+// TestPoliciesAreKeptReady: what does not change is made ready and sorted once,
+// and each change of the set is seen at the next question.
+func TestPoliciesAreKeptReady(t *testing.T) {
+	named := func(name string, generation int64, priority int32) v1alpha1.StoragePolicy {
+		return v1alpha1.StoragePolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name), Generation: generation}, Spec: v1alpha1.StoragePolicySpec{Priority: priority},
+		}
+	}
+	unready := named("broken", 1, 9)
+	unready.Spec.Match.ClaimSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
+	a, b := named("a", 1, 1), named("b", 1, 2)
+	var c compiled
+	var before []*policy.Policy
+	for _, step := range []struct {
+		what  string
+		items []v1alpha1.StoragePolicy
+		want  []string
+	}{
+		{"two, and one that cannot be made ready", []v1alpha1.StoragePolicy{a, unready, b}, []string{"b", "a"}},
+		{"one's priority is changed", []v1alpha1.StoragePolicy{named("a", 2, 3), unready, b}, []string{"a", "b"}},
+		{"one goes and another comes", []v1alpha1.StoragePolicy{named("c", 1, 0), unready, b}, []string{"b", "c"}},
+		{"one goes", []v1alpha1.StoragePolicy{unready, b}, []string{"b"}},
+		{"one is made again under its name", []v1alpha1.StoragePolicy{unready, func() v1alpha1.StoragePolicy { n := named("b", 1, 7); n.UID = "new"; return n }()}, []string{"b"}},
+		{"all go", nil, nil},
+	} {
+		c.of(step.items)
+		clear(c.of(step.items)) // a caller may filter its own answer
+		got := c.of(step.items)
+		if len(got) != len(step.want) {
+			t.Fatalf("%s: %d policies are ready, want %v", step.what, len(got), step.want)
+		}
+		for i, p := range got {
+			if p.Name != step.want[i] {
+				t.Errorf("%s: policy %d is %s, want %s", step.what, i, p.Name, step.want[i])
+			}
+		}
+		if len(got) > 0 && len(before) > 0 && got[0] == before[0] && step.what == "one is made again under its name" {
+			t.Errorf("%s: the old one still judges", step.what)
+		}
+		if allocated := testing.AllocsPerRun(10, func() { c.of(step.items) }); allocated > 1 { // the answer
+			t.Errorf("%s: asked again, it allocates %v times: it is made ready again", step.what, allocated)
+		}
+		before = got
+	}
+}
