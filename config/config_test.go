@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -24,10 +25,11 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/image/catalog"
 	"github.com/holdfast-dev/holdfast/internal/kube"
+	"github.com/holdfast-dev/holdfast/internal/usage"
 	"github.com/holdfast-dev/holdfast/internal/version"
 )
 
-// kustomizations are the folders that a user applies.
+// kustomizations are the folders that a user applies and that hold everything.
 var kustomizations = []string{"default", "overlays/eks", "overlays/eks-irsa", "overlays/sandbox"}
 
 // object is one rendered object: as Kubernetes' types know it, and as data.
@@ -63,8 +65,12 @@ func render(t *testing.T, dir string) []object {
 			t.Fatal(err)
 		}
 		o := object{name: r.GetKind() + "/" + r.GetName()}
-		if o.typed, _, err = strict.Decode(raw, nil, nil); err != nil {
-			t.Fatalf("%s in %s: %v", o.name, dir, err)
+		// cert-manager's own types judge what it is asked for, in tools/chart, and
+		// Prometheus' own parser judges rules, in tools/monitoring.
+		if g := r.GetGvk().Group; g != "cert-manager.io" && g != "monitoring.coreos.com" {
+			if o.typed, _, err = strict.Decode(raw, nil, nil); err != nil {
+				t.Fatalf("%s in %s: %v", o.name, dir, err)
+			}
 		}
 		if err := yaml.Unmarshal(raw, &o.data); err != nil {
 			t.Fatal(err)
@@ -103,7 +109,7 @@ func pods(objects []object) map[string]corev1.PodSpec {
 
 func TestEveryContainerIsPinnedBoundedAndConfined(t *testing.T) {
 	built := catalog.Refs(version.Version)
-	for _, dir := range append(slices.Clone(kustomizations), "guardrails") {
+	for _, dir := range kustomizations {
 		for owner, pod := range pods(render(t, dir)) {
 			for _, c := range pod.Containers {
 				at := fmt.Sprintf("%s: %s: container %s", dir, owner, c.Name)
@@ -131,8 +137,28 @@ func TestEveryContainerIsPinnedBoundedAndConfined(t *testing.T) {
 // their namespace enforces. See
 // https://kubernetes.io/docs/concepts/security/pod-security-standards/.
 func TestControllerAndManagerAreRestricted(t *testing.T) {
-	for dir, owner := range map[string]string{"default": "Deployment/holdfast-controller", "guardrails": "Deployment/holdfast-manager"} {
-		t.Run(owner, func(t *testing.T) { checkRestricted(t, pods(render(t, dir))[owner]) })
+	for _, owner := range []string{"Deployment/holdfast-controller", "Deployment/holdfast-manager"} {
+		t.Run(owner, func(t *testing.T) { checkRestricted(t, pods(render(t, "default"))[owner]) })
+	}
+}
+
+// A budget keeps a replica that answers. One that cannot become healthy, for
+// whatever reason, must not keep its node from being drained.
+func TestBudgetsDoNotHoldNodes(t *testing.T) {
+	var budgets []string
+	for _, o := range render(t, "default") {
+		b, ok := o.typed.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			continue
+		}
+		budgets = append(budgets, b.Name)
+		if p := b.Spec.UnhealthyPodEvictionPolicy; p == nil || *p != policyv1.AlwaysAllow {
+			t.Errorf("%s: Pods that are not healthy cannot be evicted", o.name)
+		}
+	}
+	slices.Sort(budgets)
+	if want := []string{"holdfast-controller", "holdfast-manager"}; !slices.Equal(budgets, want) {
+		t.Errorf("budgets %v, want %v", budgets, want)
 	}
 }
 
@@ -183,8 +209,13 @@ func TestNodeIsOneContainerThatOnlyReads(t *testing.T) {
 		}
 		for _, s := range subjects {
 			want := "holdfast-controller"
-			if o.name == "ClusterRoleBinding/holdfast-node" {
+			switch o.name {
+			case "ClusterRoleBinding/holdfast-node":
 				want = "holdfast-node" // its two rights are in TestRightsAreExactly
+			case "ClusterRoleBinding/holdfast-manager", "RoleBinding/holdfast-manager":
+				want = "holdfast-manager"
+			case "ClusterRoleBinding/holdfast-usage":
+				want = usage.ServiceAccount
 			}
 			if s.Name != want || s.Namespace != "holdfast-system" {
 				t.Errorf("%s gives rights to %s %s/%s", o.name, s.Kind, s.Namespace, s.Name)
@@ -201,12 +232,12 @@ func TestNodeIsOneContainerThatOnlyReads(t *testing.T) {
 // Rights are listed here once more on purpose: whoever widens a role says so in
 // two places.
 func TestRightsAreExactly(t *testing.T) {
-	want := []string{
+	driver := []string{
 		"holdfast-attacher: csinodes.storage.k8s.io get list watch",
 		"holdfast-attacher: persistentvolumes get list patch watch",
 		"holdfast-attacher: volumeattachments.storage.k8s.io get list patch watch",
 		"holdfast-attacher: volumeattachments/status.storage.k8s.io patch",
-		"holdfast-controller: csinodes.storage.k8s.io list watch",
+		"holdfast-controller: csinodes.storage.k8s.io get list watch",
 		"holdfast-controller: events create",
 		"holdfast-controller: nodes list patch watch",
 		"holdfast-leader-election: events create patch",
@@ -236,17 +267,27 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-snapshotter: volumesnapshotcontents.snapshot.storage.k8s.io get list patch watch",
 		"holdfast-snapshotter: volumesnapshotcontents/status.snapshot.storage.k8s.io patch update",
 	}
-	wantOf := map[string][]string{"guardrails": {
+	guardrails := []string{
+		"holdfast-manager: csidrivers.storage.k8s.io get list watch",
+		"holdfast-manager: events create patch",
+		"holdfast-manager: events list",
 		"holdfast-manager: events.events.k8s.io create patch",
 		"holdfast-manager: events.events.k8s.io create patch",
 		"holdfast-manager: leases.coordination.k8s.io create",
 		"holdfast-manager: leases.coordination.k8s.io get update",
 		"holdfast-manager: mutatingwebhookconfigurations.admissionregistration.k8s.io get patch",
 		"holdfast-manager: namespaces get list watch",
-		"holdfast-manager: persistentvolumeclaims get list patch watch",
+		"holdfast-manager: nodes list watch",
+		"holdfast-manager: persistentvolumeclaims delete get list patch watch",
+		"holdfast-manager: persistentvolumeclaims/status patch",
+		"holdfast-manager: persistentvolumes get list watch",
 		"holdfast-manager: poddisruptionbudgets.policy get list watch",
+		"holdfast-manager: pods get list watch",
 		"holdfast-manager: secrets create",
 		"holdfast-manager: secrets get update",
+		"holdfast-manager: serviceaccounts/token create",
+		"holdfast-manager: snapshotschedules.holdfast.dev create delete get list patch watch",
+		"holdfast-manager: snapshotschedules/status.holdfast.dev patch",
 		"holdfast-manager: statefulsets.apps get list watch",
 		"holdfast-manager: storageclasses.storage.k8s.io get list watch",
 		"holdfast-manager: storagepolicies.holdfast.dev get list watch",
@@ -254,12 +295,27 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-manager: subjectaccessreviews.authorization.k8s.io create",
 		"holdfast-manager: tokenreviews.authentication.k8s.io create",
 		"holdfast-manager: validatingwebhookconfigurations.admissionregistration.k8s.io get patch",
+		"holdfast-manager: volumeattachments.storage.k8s.io get list watch",
+		"holdfast-manager: volumeattributesclasses.storage.k8s.io create delete get list watch",
+		"holdfast-manager: volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io get list watch",
+		"holdfast-manager: volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io delete get list patch watch",
+		"holdfast-manager: volumegroupsnapshots.groupsnapshot.storage.k8s.io create delete get list watch",
 		"holdfast-manager: volumesnapshotclasses.snapshot.storage.k8s.io get list watch",
-		"holdfast-manager: volumesnapshots.snapshot.storage.k8s.io get list watch",
+		"holdfast-manager: volumesnapshotcontents.snapshot.storage.k8s.io delete get list patch watch",
+		"holdfast-manager: volumesnapshots.snapshot.storage.k8s.io create delete get list patch watch",
 		"holdfast-policy-override: storagepolicies.holdfast.dev override",
-	}}
+		"holdfast-snapshotschedules-edit: snapshotschedules.holdfast.dev create delete deletecollection patch update",
+		"holdfast-snapshotschedules-view: snapshotschedules.holdfast.dev get list watch",
+		"holdfast-usage: nodes/metrics get",
+		"holdfast-usage: nodes/stats get",
+	}
+	wantOf := map[string][]string{"guardrails": guardrails}
 	for _, dir := range kustomizations {
-		wantOf[dir] = want
+		wantOf[dir] = slices.Concat(driver, guardrails)
+		if dir == "overlays/sandbox" { // where hooks run, and sets are made anew
+			wantOf[dir] = slices.Concat(wantOf[dir], ofHooks, ofRecreate)
+		}
+		slices.Sort(wantOf[dir])
 	}
 	for dir, want := range wantOf {
 		var got []string
@@ -274,6 +330,94 @@ func TestRightsAreExactly(t *testing.T) {
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: rights (-want +got)\n%s", dir, diff)
+		}
+	}
+}
+
+// Whoever can request a token of an account has its rights. The one whose tokens
+// kubelets are shown is the only one, also where hooks run or sets are made anew.
+func TestTokensAreOfOneAccount(t *testing.T) {
+	for _, dir := range kustomizations {
+		objects := render(t, dir)
+		find[*corev1.ServiceAccount](t, objects, "ServiceAccount/"+usage.ServiceAccount)
+		rules := 0
+		check := func(name, namespace string, all []rbacv1.PolicyRule) {
+			for _, rule := range all {
+				if !slices.Contains(rule.Resources, "serviceaccounts/token") {
+					continue
+				}
+				rules++
+				if name != "Role/holdfast-manager" || namespace != "holdfast-system" || !slices.Equal(rule.ResourceNames, []string{usage.ServiceAccount}) {
+					t.Errorf("%s: %s in %q gives tokens of %v, want Role/holdfast-manager in holdfast-system, of %s", dir, name, namespace, rule.ResourceNames, usage.ServiceAccount)
+				}
+			}
+		}
+		for _, o := range objects {
+			switch r := o.typed.(type) {
+			case *rbacv1.ClusterRole:
+				check(o.name, "", r.Rules)
+			case *rbacv1.Role:
+				check(o.name, r.Namespace, r.Rules)
+			}
+		}
+		if rules != 1 {
+			t.Errorf("%s: %d rules give tokens, want one", dir, rules)
+		}
+	}
+}
+
+// Who may edit or view a namespace may do so with its schedules: by the labels
+// that the cluster's own roles look for.
+func TestTeamsHaveTheirSchedules(t *testing.T) {
+	for role, into := range map[string]string{"view": "rbac.authorization.k8s.io/aggregate-to-view", "edit": "rbac.authorization.k8s.io/aggregate-to-edit"} {
+		r := find[*rbacv1.ClusterRole](t, render(t, "default"), "ClusterRole/holdfast-snapshotschedules-"+role)
+		if r.Labels[into] != "true" {
+			t.Errorf("%s is not taken into the cluster's role %s: labels %v", r.Name, role, r.Labels)
+		}
+	}
+}
+
+// ofHooks is what running hooks takes.
+var ofHooks = []string{
+	"holdfast-hooks: configmaps create delete list",
+	"holdfast-hooks: pods get list",
+	"holdfast-hooks: pods/exec create get",
+	"holdfast-hooks: volumegroupsnapshots.groupsnapshot.storage.k8s.io patch",
+	"holdfast-hooks: volumesnapshots.snapshot.storage.k8s.io patch",
+}
+
+// ofRecreate is what making StatefulSets anew takes.
+var ofRecreate = []string{
+	"holdfast-statefulset-recreate: pods list",
+	"holdfast-statefulset-recreate: secrets delete get list update",
+	"holdfast-statefulset-recreate: statefulsets.apps create delete patch",
+}
+
+// Where hooks are off, nobody may run anything in a Pod, and where sets are not
+// made anew, nobody may write any: what these take is in components, and is this.
+func TestRightsOfComponentsAreApart(t *testing.T) {
+	for component, want := range map[string][]string{"hooks": ofHooks, "statefulset-recreate": ofRecreate} {
+		name := "holdfast-" + component
+		var got []string
+		for _, o := range render(t, "testdata/"+component) {
+			switch r := o.typed.(type) {
+			case *rbacv1.ClusterRole:
+				if r.Name == name {
+					got = append(got, rights(r.Name, r.Rules)...)
+				}
+			case *rbacv1.Role:
+				if r.Name == name {
+					got = append(got, rights(r.Name, r.Rules)...)
+				}
+			case *rbacv1.ClusterRoleBinding, *rbacv1.RoleBinding:
+				if strings.HasSuffix(o.name, "/"+name) && !strings.Contains(fmt.Sprint(o.data["subjects"]), "name:holdfast-manager namespace:holdfast-system") {
+					t.Errorf("%s gives the rights to %v", o.name, o.data["subjects"])
+				}
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("rights of component %s (-want +got)\n%s", component, diff)
 		}
 	}
 }
@@ -310,6 +454,41 @@ func TestControllerRunsBeforeTheStartupTaintIsTaken(t *testing.T) {
 				t.Errorf("%s: the controller is evicted from a node with %s after %d s", dir, taint.ToString(), *pod.Tolerations[i].TolerationSeconds)
 			}
 		}
+	}
+}
+
+// One command installs all of it, and one takes it away. kubectl goes by the
+// order of the objects: the namespace is there before what is in it, and the
+// webhook configurations are deleted before what answers them.
+func TestDefaultIsDriverAndGuardrails(t *testing.T) {
+	for _, dir := range []string{"default", "guardrails"} {
+		var names []string
+		for _, o := range render(t, dir) {
+			names = append(names, o.name)
+		}
+		for _, hook := range []string{"ValidatingWebhookConfiguration/holdfast", "MutatingWebhookConfiguration/holdfast"} {
+			at := slices.Index(names, hook)
+			if at < 0 {
+				t.Fatalf("%s: no %s", dir, hook)
+			}
+			for _, answers := range []string{"Service/holdfast-webhook", "Deployment/holdfast-manager", "ClusterRole/holdfast-manager", "CustomResourceDefinition/storagepolicies.holdfast.dev"} {
+				if i := slices.Index(names, answers); i < at {
+					t.Errorf("%s: %s is at place %d, before %s at %d: a deletion that is cut short would leave webhooks that nobody answers", dir, answers, i, hook, at)
+				}
+			}
+		}
+	}
+	want := map[string]any{}
+	for _, dir := range []string{"namespace", "driver", "guardrails"} {
+		for name, data := range byName(render(t, dir)) {
+			want[name] = data
+		}
+	}
+	if diff := changes(want, byName(render(t, "default"))); len(diff) > 0 {
+		t.Errorf("default is not namespace, driver and guardrails: %s", strings.Join(diff, "\n"))
+	}
+	if first := render(t, "default")[0].name; first != "Namespace/holdfast-system" {
+		t.Errorf("the first object is %s, before the namespace that others are in", first)
 	}
 }
 

@@ -31,6 +31,7 @@ type serveOptions struct {
 	zones, listen, imds        []string
 	listenFDs                  []int
 	instances                  string
+	pause                      []string
 	principals                 []string
 	noDisks, throttle, jsonLog bool
 }
@@ -49,6 +50,7 @@ func serveCommand() *cobra.Command {
 	f.IntSliceVar(&o.listenFDs, "listen-fd", nil, "number of an inherited listening socket for the same; may repeat")
 	f.StringArrayVar(&o.imds, "imds", nil, "address for the instance metadata service; may repeat")
 	f.StringVar(&o.instances, "instances", "", "JSON file with the instances: [{id, zone, type, sources, devDir}, …]")
+	f.StringArrayVar(&o.pause, "pause", nil, "cgroup v2 folder whose processes stand still while a volume that never rests is copied; may repeat")
 	f.StringArrayVar(&o.principals, "principal", nil, "KEY=policy.json: hold the access key to an IAM policy; may repeat")
 	f.StringVar(&o.region, "region", "us-east-1", "name of the region")
 	f.StringSliceVar(&o.zones, "zones", nil, "names of the availability zones (default a, b and c of the region)")
@@ -92,9 +94,14 @@ func (o *serveOptions) config() (ec2sim.Config, error) {
 		if err != nil {
 			return cfg, err
 		}
-		if cfg.Disks, err = disk.New(dir); err != nil {
+		files, err := disk.New(dir)
+		if err != nil {
 			return cfg, err
 		}
+		if err := files.Pause(o.pause); err != nil {
+			return cfg, err
+		}
+		cfg.Disks = files
 	}
 	return cfg, nil
 }

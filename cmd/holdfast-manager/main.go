@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -17,8 +18,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/version"
 )
 
+// gcPercent is by how much the heap may grow before it is collected, in percent,
+// unless GOGC says otherwise. Most of the heap is what the informers hold, which
+// stays. Measured at 5,000 claims and 50 policies: with Go's 100 the resident
+// memory peaks at 112 MiB, with 50 at 105, with 30 at 96, of which 44 are pages
+// of the binary. At 200 requests a second that is about one collection a second.
+const gcPercent = 30
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // whoever asks twice does not want to wait
 	err := newCommand().ExecuteContext(ctx)
 	stop()
 	if err != nil {
@@ -39,7 +51,10 @@ background for what exists already.
 
 Several may run at once: all serve the webhooks, one of them, the leader, audits,
 writes status and keeps the webhooks' certificates. It finds the cluster as
-kubectl does: --kubeconfig, KUBECONFIG, or the service account of its Pod.`,
+kubectl does: --kubeconfig, KUBECONFIG, or the service account of its Pod.
+
+Told to stop, it is not ready any more but answers for another 10 seconds, so
+that no API server asks in vain. Told twice, it stops at once.`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

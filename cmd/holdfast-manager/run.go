@@ -10,7 +10,10 @@ import (
 
 	"github.com/go-logr/logr"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupsnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -26,8 +30,19 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/audit"
+	"github.com/holdfast-dev/holdfast/controllers/declared"
+	"github.com/holdfast-dev/holdfast/controllers/diagnosis"
+	"github.com/holdfast-dev/holdfast/controllers/expansion"
+	"github.com/holdfast-dev/holdfast/controllers/hooks"
+	"github.com/holdfast-dev/holdfast/controllers/modification"
+	"github.com/holdfast-dev/holdfast/controllers/orphan"
+	"github.com/holdfast-dev/holdfast/controllers/policyschedule"
+	"github.com/holdfast-dev/holdfast/controllers/retention"
+	"github.com/holdfast-dev/holdfast/controllers/schedule"
 	"github.com/holdfast-dev/holdfast/controllers/stamp"
+	"github.com/holdfast-dev/holdfast/controllers/template"
 	"github.com/holdfast-dev/holdfast/internal/certs"
+	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/webhooks"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
@@ -38,7 +53,7 @@ const certificateSecret = "holdfast-webhook-certificates"
 // leaseName is the lease of the leading replica.
 const leaseName = "holdfast-manager"
 
-// run serves until ctx ends.
+// run serves until ctx ends, and for leaveWithin more.
 func run(ctx context.Context, o options) error {
 	host, port, err := o.webhookHostPort()
 	if err != nil {
@@ -54,19 +69,20 @@ func run(ctx context.Context, o options) error {
 			c.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return store.GetCertificate(h) }
 		}
 	}
+	var leaves leaver
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        newScheme(),
 		Logger:                        logr.FromContextOrDiscard(ctx),
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                         cacheOptions(),
 		Metrics:                       metricsOptions(o.metricsAddress),
 		HealthProbeBindAddress:        orNone(o.healthAddress),
 		LeaderElection:                o.leaderElection,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true, // the process ends right after
-		WebhookServer: webhook.NewServer(webhook.Options{
+		WebhookServer: leaves.serving(webhook.NewServer(webhook.Options{
 			Host: host, Port: port, CertDir: o.certDir, TLSOpts: []func(*tls.Config){serving},
-		}),
+		})),
 	})
 	if err != nil {
 		return fmt.Errorf("reach the API server at %s: %w", cfg.Host, err)
@@ -76,13 +92,15 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if err := addWork(mgr); err != nil {
+	if err := addWork(ctx, mgr, o); err != nil {
 		return err
 	}
-	if err := addChecks(mgr, store); err != nil {
+	if err := addChecks(mgr, store, &leaves); err != nil {
 		return err
 	}
-	if err := mgr.Start(ctx); err != nil {
+	lasting, end := leaves.lasting(ctx, leaveWithin)
+	defer end()
+	if err := mgr.Start(lasting); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
@@ -102,12 +120,25 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, groupsnapshotv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // types that contradict each other: a fault of the build
 		}
 	}
 	return scheme
+}
+
+// cacheOptions says what of the objects the informers hold.
+func cacheOptions() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.PersistentVolume{}:    {Transform: schedule.SlimVolume},
+			&corev1.Node{}:                {Transform: expansion.SlimNode},
+			&storagev1.VolumeAttachment{}: {Transform: expansion.SlimAttachment},
+			&corev1.Pod{}:                 {Transform: orphan.SlimPod},
+		},
+	}
 }
 
 func metricsOptions(address string) metricsserver.Options {
@@ -125,14 +156,15 @@ func orNone(address string) string {
 	return address
 }
 
-// keepCertificates makes this replica serve what the Secret says, and the
-// leader keep it.
+// keepCertificates makes this replica serve what the Secret says, and keep it
+// where it leads.
 func keepCertificates(mgr ctrl.Manager, o options) (*certs.Store, error) {
 	host := o.webhookService + "." + o.namespace + ".svc"
 	options := certs.Options{
 		Secret:        types.NamespacedName{Namespace: o.namespace, Name: certificateSecret},
 		Names:         []string{host, host + ".cluster.local", o.webhookService + "." + o.namespace},
 		Configuration: o.webhookConfig,
+		Elected:       mgr.Elected(),
 	}
 	store := certs.NewStore(mgr.GetAPIReader(), options)
 	metrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -148,22 +180,82 @@ func keepCertificates(mgr ctrl.Manager, o options) (*certs.Store, error) {
 }
 
 // addWork adds the webhooks and the leader's work.
-func addWork(mgr ctrl.Manager) error {
-	w := world.Of(mgr)
+func addWork(ctx context.Context, mgr ctrl.Manager, o options) error {
+	kinds, err := snapshots.New(ctx, mgr, metrics.Registry)
+	if err != nil {
+		return err
+	}
+	w := world.Of(mgr, kinds.Index())
+	orphans := orphan.New(orphan.Options{
+		Client: mgr.GetClient(), World: w, Kinds: kinds, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Registry: metrics.Registry,
+	})
+	auditor := audit.New(mgr.GetClient(), w, clock.RealClock{}, metrics.Registry)
+	auditor.Orphan = orphans.Told
+	doctor := diagnosis.New(diagnosis.Options{
+		World: w, Kinds: kinds, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Registry: metrics.Registry,
+	})
 	stamps := &stamp.Reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("holdfast")}
+	runner, err := addHooks(mgr, o)
+	if err != nil {
+		return err
+	}
+	schedules := schedule.New(mgr, schedule.Options{Kinds: kinds, Hooks: runner, Clock: clock.RealClock{}, Limits: schedule.DefaultLimits(), Registry: metrics.Registry})
+	given := &policyschedule.Reconciler{Client: mgr.GetClient(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}}
+	usage, err := o.usageReader(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	grower := expansion.New(mgr, expansion.Options{World: w, Usage: usage, Clock: clock.RealClock{}, Registry: metrics.Registry, Every: o.usageInterval})
+	templates := template.New(template.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		Namespace: o.namespace, Recreate: o.enableRecreate, Registry: metrics.Registry,
+	})
+	sizes := declared.New(declared.Options{
+		Client: mgr.GetClient(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Spent: expansion.Spent,
+	})
 	return errors.Join(
-		webhooks.Add(mgr, w, metrics.Registry),
-		mgr.Add(audit.New(mgr.GetClient(), w, clock.RealClock{}, metrics.Registry)),
+		webhooks.Add(mgr, w, metrics.Registry, o.enableHooks),
+		auditor.Watch(context.Background(), mgr.GetCache()),
+		mgr.Add(auditor),
+		orphans.Watch(context.Background(), mgr.GetCache()),
+		mgr.Add(orphans),
+		doctor.Watch(context.Background(), mgr.GetCache()),
+		mgr.Add(doctor),
+		mgr.Add(modification.New(modification.Options{Client: mgr.GetClient(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}})),
 		stamps.Add(mgr),
+		retention.Add(mgr, kinds, clock.RealClock{}, metrics.Registry),
+		schedules.Add(mgr),
+		given.Add(mgr),
+		mgr.Add(grower),
+		templates.Add(mgr),
+		sizes.Add(mgr),
 	)
+}
+
+// addHooks adds what runs hooks; nil: they are not enabled.
+func addHooks(mgr ctrl.Manager, o options) (*hooks.Runner, error) {
+	if !o.enableHooks {
+		return nil, nil
+	}
+	exec, err := hooks.NewExec(mgr.GetConfig(), mgr.GetAPIReader())
+	if err != nil {
+		return nil, err
+	}
+	runner := hooks.NewRunner(hooks.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Run: exec.Run, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Namespace: o.namespace,
+	})
+	return runner, mgr.Add(runner)
 }
 
 // syncWithin bounds how long a readiness check waits for the informers.
 const syncWithin = time.Second
 
 // addChecks says when this replica lives and when it can answer.
-func addChecks(mgr ctrl.Manager, store *certs.Store) error {
+func addChecks(mgr ctrl.Manager, store *certs.Store, leaves *leaver) error {
 	ready := func(req *http.Request) error {
+		if leaves.leaving.Load() {
+			return errors.New("it was told to stop")
+		}
 		if store != nil {
 			if err := store.Ready(); err != nil {
 				return err
