@@ -20,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/schedule"
 )
 
 // manifest is one object of one file.
@@ -43,7 +46,7 @@ func folders(t *testing.T) []string {
 func manifests(t *testing.T, dir string) []manifest {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, groupsnapshotv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, groupsnapshotv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -85,9 +88,9 @@ func TestExamplesKeepToTheirNamespace(t *testing.T) {
 				if o.GetName() != own {
 					t.Errorf("%s: namespace %s, want %s", m.file, o.GetName(), own)
 				}
-			case *storagev1.StorageClass, *storagev1.VolumeAttributesClass, *snapshotv1.VolumeSnapshotClass, *groupsnapshotv1.VolumeGroupSnapshotClass:
+			case *storagev1.StorageClass, *storagev1.VolumeAttributesClass, *snapshotv1.VolumeSnapshotClass, *groupsnapshotv1.VolumeGroupSnapshotClass, *v1alpha1.StoragePolicy:
 				if !strings.HasPrefix(o.GetName(), own+"-") {
-					t.Errorf("%s: class %s is the whole cluster's: its name is to begin with %s-", m.file, o.GetName(), own)
+					t.Errorf("%s: %s is the whole cluster's: its name is to begin with %s-", m.file, o.GetName(), own)
 				}
 			default:
 				if o.GetNamespace() != own {
@@ -107,7 +110,7 @@ func TestExamplesNameTheirOwnClasses(t *testing.T) {
 			switch c := m.object.(type) {
 			case *storagev1.StorageClass:
 				made = append(made, c.Name)
-				if *c.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+				if *c.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer && !isRefused(m.file) {
 					t.Errorf("%s: class %s makes volumes before it is known in which zone", m.file, c.Name)
 				}
 			case *snapshotv1.VolumeSnapshotClass:
@@ -128,13 +131,21 @@ func TestExamplesNameTheirOwnClasses(t *testing.T) {
 	}
 }
 
+// isRefused says whether a manifest is there to be refused.
+func isRefused(file string) bool { return strings.HasSuffix(file, "-refused.yaml") }
+
 func classesOf(o runtime.Object) []string {
 	var classes []string
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:
-		classes = append(classes, *o.Spec.StorageClassName)
+		if c := o.Spec.StorageClassName; c != nil {
+			classes = append(classes, *c)
+		}
 		if c := o.Spec.VolumeAttributesClassName; c != nil {
 			classes = append(classes, *c)
+		}
+		if c := o.Annotations[v1alpha1.AnnotationSnapshotClass]; c != "" {
+			classes = append(classes, c)
 		}
 	case *appsv1.StatefulSet:
 		for _, c := range o.Spec.VolumeClaimTemplates {
@@ -142,10 +153,40 @@ func classesOf(o runtime.Object) []string {
 		}
 	case *snapshotv1.VolumeSnapshot:
 		classes = append(classes, *o.Spec.VolumeSnapshotClassName)
+	case *v1alpha1.SnapshotSchedule:
+		if c := o.Spec.SnapshotClassName; c != "" {
+			classes = append(classes, c)
+		}
+		if c := o.Spec.GroupSnapshotClassName; c != "" {
+			classes = append(classes, c)
+		}
+		for _, c := range o.Spec.SnapshotClassNamesByDriver {
+			classes = append(classes, c.Name)
+		}
 	case *groupsnapshotv1.VolumeGroupSnapshot:
 		classes = append(classes, *o.Spec.VolumeGroupSnapshotClassName)
 	}
 	return classes
+}
+
+// What the webhook would refuse is refused here.
+func TestExampleSchedulesCanBeActedOn(t *testing.T) {
+	seen := 0
+	for _, dir := range folders(t) {
+		for _, m := range manifests(t, dir) {
+			s, is := m.object.(*v1alpha1.SnapshotSchedule)
+			if !is {
+				continue
+			}
+			seen++
+			if _, errs := schedule.Compile(&s.Spec); len(errs) > 0 {
+				t.Errorf("%s: %v", m.file, errs.ToAggregate())
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no example has a SnapshotSchedule")
+	}
 }
 
 // Examples are copied: they confine their Pods, and cost little.
@@ -173,6 +214,9 @@ func TestExamplesAreConfinedAndSmall(t *testing.T) {
 	}
 }
 
+// images are those that package catalog can make.
+var images = []string{"docker.io/library/busybox:1.37", "docker.io/library/postgres:17"}
+
 func judgePod(t *testing.T, file, level string, pod corev1.PodSpec) {
 	t.Helper()
 	s := pod.SecurityContext
@@ -183,8 +227,8 @@ func judgePod(t *testing.T, file, level string, pod corev1.PodSpec) {
 		t.Errorf("%s: the Pod may run as root, which its namespace refuses", file)
 	}
 	for _, c := range pod.Containers {
-		if c.Image != "docker.io/library/busybox:1.37" {
-			t.Errorf("%s: image %s: clusters without a registry have busybox only", file, c.Image)
+		if !slices.Contains(images, c.Image) {
+			t.Errorf("%s: image %s: clusters without a registry have %v only", file, c.Image, images)
 		}
 		if c.Resources.Limits.Memory().IsZero() {
 			t.Errorf("%s: container %s has no memory limit", file, c.Name)

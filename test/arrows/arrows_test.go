@@ -41,7 +41,7 @@ func under(prefixes ...string) func(string) bool {
 
 func not(f func(string) bool) func(string) bool { return func(p string) bool { return !f(p) } }
 
-var development = under("internal/ec2sim", "internal/sandbox", "internal/testenv", "internal/testvm", "internal/image")
+var development = under("internal/ec2sim", "internal/sandbox", "internal/testenv", "internal/testvm", "internal/image", "internal/debian")
 
 var rules = []rule{
 	{"the driver knows CSI and no Kubernetes kinds",

@@ -36,17 +36,7 @@ func (d *demo) snapshot(ctx context.Context) ([]string, error) {
 	if err := d.apply(ctx, "snapshot.yaml"); err != nil {
 		return nil, err
 	}
-	var snapshot snapshotv1.VolumeSnapshot
-	err := testenv.Eventually(ctx, patience, "snapshot data-copy ready", func(ctx context.Context) (string, error) {
-		if err := d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "data-copy"}, &snapshot); err != nil {
-			return "", err
-		}
-		s := snapshot.Status
-		if s == nil || s.ReadyToUse == nil || !*s.ReadyToUse {
-			return "not ready", nil
-		}
-		return "", nil
-	})
+	snapshot, err := d.waitSnapshot(ctx, "data-copy")
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +219,7 @@ func (d *demo) deleteAll(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.Kubectl(ctx, "delete", "namespace", namespace, "--timeout=120s"); err != nil {
+	if err := d.deleteNamespace(ctx); err != nil {
 		return nil, err
 	}
 	err = testenv.Eventually(ctx, patience, "no volume of the demo left in EC2", func(ctx context.Context) (string, error) {

@@ -31,6 +31,8 @@ type demo struct {
 	ec2      *ec2.Client
 	volumeID string // of the claim "data"
 	checksum string // of the file written into it
+	// firstCopies are the EBS snapshots of the run by hand.
+	firstCopies []string
 }
 
 func (d *demo) chapters() []chapter {
@@ -64,15 +66,28 @@ func (d *demo) chapters() []chapter {
 			{"three replicas, each with a volume of its own", d.setUp},
 			{"scaled down to one and up again: same claims, same data", d.scale},
 		}},
+		{"A schedule copies the claims, and lets the copies age out", []step{
+			{"a SnapshotSchedule of one minute: nothing is copied at its creation", d.schedule},
+			{"run by hand: a copy of each claim appears and becomes ready", d.runNow},
+			{"the next minute comes: new copies, and the old ones age out", d.ageOut},
+			{"the schedule is deleted with its copies", d.endSchedule},
+		}},
+		{"A policy holds the cluster to the platform's rules", []step{
+			{"a StoragePolicy says what EBS volumes must be", d.policy},
+			{"a class that does not encrypt and does not wait for the Pod is refused", d.badClass},
+			{"a claim that is too large is refused", d.badClaim},
+			{"a claim without a copy is not deleted, though no Pod uses it any more", d.protected},
+			{"the right ones are accepted: class, claim, deletion after a snapshot", d.right},
+		}},
 		{"The end", []step{
-			{"everything is deleted, nothing is left in EC2", d.deleteAll},
+			{"the policy and everything else is deleted, nothing is left in EC2", d.deleteAll},
 		}},
 	}
 }
 
 // prepare puts a demo that is played again on the same cluster back to its start.
 func (d *demo) prepare(ctx context.Context) error {
-	if _, err := d.Kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found", "--timeout=120s"); err != nil {
+	if err := d.deleteNamespace(ctx); err != nil {
 		return err
 	}
 	nodes, err := d.Kubectl(ctx, "get", "nodes", "-o", "name")

@@ -25,8 +25,8 @@ type task func(ctx context.Context, i int) (settled bool, err error)
 type outcome struct {
 	took time.Duration
 	// answered is how long each volume waited for its first success, from its
-	// first request on.
-	answered []time.Duration
+	// first request on; volumes that had none are absent.
+	answered map[int]time.Duration
 	errors   map[codes.Code]int
 	sample   string // one of the errors
 	settled  int
@@ -55,7 +55,7 @@ func work(ctx context.Context, workers, n int, do task) outcome {
 	c := &crew{
 		ctx: ctx, do: do, queue: make(chan int, n), left: n, all: make(chan struct{}),
 		begun: make([]time.Time, n), tries: make([]int, n), done: make([]bool, n),
-		out: outcome{errors: map[codes.Code]int{}},
+		out: outcome{answered: make(map[int]time.Duration, n), errors: map[codes.Code]int{}},
 	}
 	start := time.Now()
 	for i := range n {
@@ -108,7 +108,7 @@ func (c *crew) note(i int, settled bool, err error) {
 	}
 	if err == nil && !c.done[i] {
 		c.done[i] = true
-		c.out.answered = append(c.out.answered, time.Since(c.begun[i]))
+		c.out.answered[i] = time.Since(c.begun[i])
 	}
 	if err == nil && settled {
 		c.out.settled++

@@ -108,6 +108,7 @@ func measure(ctx context.Context, o options, r *region, t *target, out io.Writer
 		f := newFleet(t.Client, r, name, n)
 		all, err := f.runPhases(ctx, o.workers, o.limit, t.gauge, func(res result) { line(out, res) })
 		after := readProcessorTime(t.pid())
+		legend(out)
 		fmt.Fprintf(out, "%d volumes' lives took %s; %s\n", n, span(after.at.Sub(before.at)), after.since(before))
 		return all, err
 	}

@@ -13,6 +13,10 @@ import (
 
 const gib = int64(1) << 30
 
+// gathering is for how long a driver gathers the changes of a volume: EC2 takes
+// four a day, and a claim's size and class come as two requests.
+const gathering = 2 * time.Second
+
 // fleet is the volumes of a run.
 type fleet struct {
 	client    *process.Client
@@ -33,19 +37,22 @@ type phase struct {
 	// waitsFor is the action whose state the request waits for; empty: the
 	// request does not wait.
 	waitsFor string
+	// gathers is for how long the request may wait for further ones that EC2 is
+	// sent together with it, before the driver is said to add anything.
+	gathers time.Duration
 	// left is how much more there is in EC2 afterwards than was asked for.
 	left func(ec2sim.State) int
 }
 
 func (f *fleet) phases() []phase {
 	return []phase{
-		{"created", f.create, "CreateVolume", f.extraVolumes},
-		{"attached", f.attach, "AttachVolume", f.extraAttachments},
-		{"modified", f.grow, "ModifyVolume", f.extraVolumes},
-		{"snapshotted", f.snapshot, "", f.extraSnapshots},
-		{"detached", f.detach, "DetachVolume", f.attachments},
-		{"unsnapshotted", f.deleteSnapshot, "", func(s ec2sim.State) int { return len(s.Snapshots) }},
-		{"deleted", f.deleteVolume, "", func(s ec2sim.State) int { return f.remaining(s) + len(s.Snapshots) }},
+		{name: "created", do: f.create, waitsFor: "CreateVolume", left: f.extraVolumes},
+		{name: "attached", do: f.attach, waitsFor: "AttachVolume", left: f.extraAttachments},
+		{name: "modified", do: f.grow, waitsFor: "ModifyVolume", gathers: gathering, left: f.extraVolumes},
+		{name: "snapshotted", do: f.snapshot, left: f.extraSnapshots},
+		{name: "detached", do: f.detach, waitsFor: "DetachVolume", left: f.attachments},
+		{name: "unsnapshotted", do: f.deleteSnapshot, left: func(s ec2sim.State) int { return len(s.Snapshots) }},
+		{name: "deleted", do: f.deleteVolume, left: func(s ec2sim.State) int { return f.remaining(s) + len(s.Snapshots) }},
 	}
 }
 
@@ -169,11 +176,43 @@ type result struct {
 	phase
 	outcome
 	traffic
-	volumes   int
-	ec2Median time.Duration
-	buckets   time.Duration
-	leaked    int
-	peak      memory
+	lateness
+	volumes int
+	buckets time.Duration
+	leaked  int
+	peak    memory
+}
+
+// lateness is how much later than EC2's own time requests were answered. Each
+// volume is compared with itself: with times as spread as EC2's, the difference
+// between the medians of two samples would say more about the samples than
+// about the driver.
+type lateness struct {
+	own    []time.Duration // what EC2 drew for each volume's call
+	adds   []time.Duration // how much later, beyond phase.gathers, the volume was answered
+	absent int             // volumes that were answered although EC2 drew no time for a call
+}
+
+// lateness compares each volume's answer with what EC2 drew for it.
+func (f *fleet) lateness(p phase, answered map[int]time.Duration) lateness {
+	var l lateness
+	if p.waitsFor == "" {
+		return l
+	}
+	for i, after := range answered {
+		own, ok := f.region.drew(p.waitsFor, f.volumes[i])
+		if !ok {
+			l.absent++
+			continue
+		}
+		l.own, l.adds = append(l.own, own), append(l.adds, after-own-p.gathers)
+	}
+	return l
+}
+
+// share is the median of what was added, in percent of EC2's own median.
+func (l lateness) share() float64 {
+	return 100 * quantile(l.adds, 0.5).Seconds() / quantile(l.own, 0.5).Seconds()
 }
 
 // run does the phases one after the other; where one does not settle all
@@ -191,8 +230,8 @@ func (f *fleet) runPhases(ctx context.Context, workers int, limit time.Duration,
 		}
 		t := f.region.traffic()
 		r := result{
-			phase: p, outcome: out, traffic: t, volumes: len(f.volumes), leaked: p.left(f.region.State()),
-			ec2Median: f.region.drawnMedian(p.waitsFor), buckets: f.region.bucketTime(t), peak: gauge.peak(),
+			phase: p, outcome: out, traffic: t, lateness: f.lateness(p, out.answered), volumes: len(f.volumes), leaked: p.left(f.region.State()),
+			buckets: f.region.bucketTime(t), peak: gauge.peak(),
 		}
 		show(r)
 		all = append(all, r)

@@ -44,12 +44,12 @@ type region struct {
 	stop func()
 
 	mu    sync.Mutex
-	drawn map[string][]time.Duration // by action
+	drawn map[string]map[string]time.Duration // by action and resource
 }
 
 // newRegion serves a region with instances on an address.
 func newRegion(o options) (*region, error) {
-	r := &region{drawn: map[string][]time.Duration{}}
+	r := &region{drawn: map[string]map[string]time.Duration{}}
 	sim, err := ec2sim.New(ec2sim.Config{Zones: zones, Delays: &o.delays, Seed: o.seed, Drew: r.note})
 	if err != nil {
 		return nil, err
@@ -83,10 +83,17 @@ func instanceID(i int) string { return fmt.Sprintf("i-%017x", 0xb0000+i) }
 // zoneOf is where the i-th volume or instance is.
 func zoneOf(i int) string { return zones[i%len(zones)] }
 
-func (r *region) note(action string, lasts time.Duration) {
+// note keeps what was drawn for the first call of an action for a resource: who
+// calls again is not forgiven the time of the first.
+func (r *region) note(action, resource string, lasts time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drawn[action] = append(r.drawn[action], lasts)
+	if r.drawn[action] == nil {
+		r.drawn[action] = map[string]time.Duration{}
+	}
+	if _, again := r.drawn[action][resource]; !again {
+		r.drawn[action][resource] = lasts
+	}
 }
 
 // reset begins counting anew.
@@ -97,11 +104,12 @@ func (r *region) reset() {
 	clear(r.drawn)
 }
 
-// drawnMedian is the median of what an action's calls drew, 0 for none.
-func (r *region) drawnMedian(action string) time.Duration {
+// drew is what was drawn for the first call of an action for a resource.
+func (r *region) drew(action, resource string) (lasts time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return quantile(slices.Clone(r.drawn[action]), 0.5)
+	lasts, ok = r.drawn[action][resource]
+	return lasts, ok
 }
 
 // actionCount is how often an action was called.

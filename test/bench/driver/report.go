@@ -17,12 +17,13 @@ func header(w io.Writer) {
 
 // line is a phase in one line.
 func line(w io.Writer, r result) {
-	median, tail := quantile(r.answered, 0.5), quantile(r.answered, 0.99)
+	answered := slices.Collect(maps.Values(r.answered))
+	median, tail := quantile(answered, 0.5), quantile(answered, 0.99)
 	own, adds, share := "-", "-", "-"
-	if r.ec2Median > 0 {
-		own = fmt.Sprint(r.ec2Median.Milliseconds())
-		adds = fmt.Sprint((median - r.ec2Median).Milliseconds())
-		share = fmt.Sprintf("%.1f", r.added())
+	if len(r.adds) > 0 {
+		own = fmt.Sprint(quantile(r.own, 0.5).Milliseconds())
+		adds = fmt.Sprint(quantile(r.adds, 0.5).Milliseconds())
+		share = fmt.Sprintf("%.1f", r.share())
 	}
 	peak := "-"
 	if r.peak != (memory{}) {
@@ -33,14 +34,12 @@ func line(w io.Writer, r result) {
 	if r.settled != r.volumes {
 		fmt.Fprintf(w, "  %s: %d of %d volumes did not get there in time\n", r.name, r.volumes-r.settled, r.volumes)
 	}
+	if r.absent > 0 {
+		fmt.Fprintf(w, "  %s: EC2 drew no time of %s for %d volumes; they are not in what the driver adds\n", r.name, r.waitsFor, r.absent)
+	}
 	if r.failures() > 0 {
 		fmt.Fprintf(w, "  %s: client errors by code: %s; the last: %s\n", r.name, r.codeList(), r.sample)
 	}
-}
-
-// added is what the driver adds to EC2's own time at the median, in percent.
-func (r result) added() float64 {
-	return 100 * (quantile(r.answered, 0.5) - r.ec2Median).Seconds() / r.ec2Median.Seconds()
 }
 
 func (r result) perVolume() float64 { return float64(r.mutating) / float64(r.volumes) }
@@ -94,9 +93,8 @@ func figures(all []result) []figure {
 		peak                memory
 	}{}
 	for _, r := range all {
-		switch r.name {
-		case "created", "attached", "detached":
-			out = append(out, figure{name: "driver adds at the median: " + r.name, is: r.added(), atMost: 10, unit: "%"})
+		if r.waitsFor != "" {
+			out = append(out, addedBy(r))
 		}
 		worst.mutating = max(worst.mutating, r.perVolume())
 		worst.describes = max(worst.describes, 1000*float64(r.describes)/float64(r.volumes))
@@ -120,6 +118,24 @@ func figures(all []result) []figure {
 		figure{name: "client errors", is: float64(worst.errors)},
 		figure{name: "leaked volumes, snapshots, attachments", is: float64(worst.leaked)},
 		controller)
+}
+
+// addedBy is what the driver adds to EC2's own time in a phase.
+func addedBy(r result) figure {
+	f := figure{name: "driver adds at the median: " + r.name, is: r.share(), atMost: 10, unit: "%"}
+	switch {
+	case len(r.adds) == 0:
+		f.skipped = "no volume got there"
+	case r.gathers > 0:
+		f.note = fmt.Sprintf("  (beyond the %v for which changes are gathered)", r.gathers)
+	}
+	return f
+}
+
+// legend says what the columns of line are.
+func legend(w io.Writer) {
+	fmt.Fprintln(w, "p50, p99: from a volume's first request to its answer. EC2 p50: what EC2 drew for the volumes' calls.")
+	fmt.Fprintf(w, "adds: the median, over the volumes, of answer less what EC2 drew for that volume (modified: less %v more, for which changes are gathered); %%: of EC2 p50.\n", gathering)
 }
 
 // targets prints the figures beside their targets.

@@ -77,7 +77,14 @@ done
 // Kill ends the driver's process in a Pod of Holdfast as a crash would.
 func (s *Stage) Kill(p corev1.Pod) {
 	s.T.Helper()
-	out, err := s.NodeCommand(s.T.Context(), p.Spec.NodeName, "sh", "-c", killScript, "kill", s.containerID(p))
+	s.KillContainer(p, container)
+}
+
+// KillContainer ends the process of a container of a Pod of Holdfast as a crash
+// would.
+func (s *Stage) KillContainer(p corev1.Pod, name string) {
+	s.T.Helper()
+	out, err := s.NodeCommand(s.T.Context(), p.Spec.NodeName, "sh", "-c", killScript, "kill", s.idOf(p, name))
 	if err != nil {
 		s.T.Fatalf("kill %s on %s: %v\n%s", p.Name, p.Spec.NodeName, err, out)
 	}
@@ -125,8 +132,14 @@ func (s *Stage) KillWhen(p corev1.Pod, file, condition string) (wait func()) {
 // containerID is the runtime's id of the running driver's container.
 func (s *Stage) containerID(p corev1.Pod) string {
 	s.T.Helper()
+	return s.idOf(p, container)
+}
+
+// idOf is the runtime's id of a running container.
+func (s *Stage) idOf(p corev1.Pod, name string) string {
+	s.T.Helper()
 	for _, status := range p.Status.ContainerStatuses {
-		if status.Name == container && status.State.Running != nil {
+		if status.Name == name && status.State.Running != nil {
 			_, id, ok := strings.Cut(status.ContainerID, "://")
 			if !ok {
 				break
@@ -134,7 +147,7 @@ func (s *Stage) containerID(p corev1.Pod) string {
 			return id
 		}
 	}
-	s.T.Fatalf("container %s of pod %s does not run: %+v", container, p.Name, p.Status.ContainerStatuses)
+	s.T.Fatalf("container %s of pod %s does not run: %+v", name, p.Name, p.Status.ContainerStatuses)
 	return ""
 }
 
