@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { stage.Main(m) }
 // blocked is the condition of docs/expansion.md.
 const blocked = "holdfast.dev/ExpansionBlocked"
 
-// growsWithin is how long a step may take: the writer fills a quarter of a GiB
+// growsWithin is how long a step may take: the writer fills two fifths of a GiB
 // and more, and all of it happens on a machine that does much besides.
 const growsWithin = 8 * time.Minute
 
@@ -33,7 +33,7 @@ const growsWithin = 8 * time.Minute
 // the first write that fails.
 const writer = `trap exit TERM
 while [ ! -e /data/stop ]; do
-  dd if=/dev/zero bs=1048576 count=5 >>/data/file 2>/tmp/said || { cat /tmp/said; echo WRITE FAILED; exit 1; }
+  dd if=/dev/zero bs=1048576 count=10 >>/data/file 2>/tmp/said || { cat /tmp/said; echo WRITE FAILED; exit 1; }
   sleep 1
 done
 echo stopped
@@ -126,7 +126,7 @@ func sizes(s *stage.Stage, claim string) []int32 {
 func TestGrowsUnderAWriter(t *testing.T) {
 	t.Parallel()
 	s := stage.New(t)
-	policy(s, `{maxSize: 4Gi, trigger: {usedPercent: 50}, cooldownSeconds: 1}`)
+	policy(s, `{maxSize: 4Gi, trigger: {usedPercent: 40}, cooldownSeconds: 1}`)
 	s.Claim("data", s.Class("xfs", map[string]string{"csi.storage.k8s.io/fstype": "xfs"}), "1Gi")
 	s.Pod("writer", "data", writes)
 	began := s.Ready("writer").Status.StartTime
