@@ -20,6 +20,7 @@ import (
 // TestRetainedContents: with a class that retains, a copy that ages out goes from
 // EC2 too, unless the schedule is to follow the class, and then that is told.
 func TestRetainedContents(t *testing.T) {
+	t.Parallel()
 	s := stage.New(t)
 	retaining := &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-retaining"}, Driver: stage.Driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentRetain,

@@ -102,6 +102,7 @@ func unlabelled(s *stage.Stage) {
 // is due, each replica at one instant; the next run's groups push the first ones
 // out, in EC2 too.
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	s := stage.New(t)
 	class, groups := s.Class("gp3", nil), s.GroupSnapshotClass("groups", nil)
 	apply(s, fmt.Sprintf(`
