@@ -23,6 +23,14 @@ const gatherFor = 2 * time.Second
 // be as wanted is answered that much later.
 const lookPatience = 1500 * time.Millisecond
 
+// answersApart is how long the answer to a caller comes after the one before, of
+// those that share a change. csi-resizer writes a claim's new size and its new
+// class by two loops over one cache, and puts what the API server answered into the
+// cache itself: written within milliseconds, the older state stays there, and both
+// loops meet conflicts until the claim changes again
+// (https://github.com/kubernetes-csi/external-resizer/issues/458).
+const answersApart = time.Second
+
 // changes is the one queue that the changes of a volume's shape go through. A
 // caller arrives, looks at the volume, and has its change made or leaves; those
 // that arrive within gatherFor of the first make one change, however long they look.
@@ -137,6 +145,7 @@ type changeMember struct {
 type changeAnswer struct {
 	shape ebs.Shape
 	err   error
+	after time.Duration // how long the caller keeps it back
 }
 
 // do has a change made that the caller has found to be needed.
@@ -148,6 +157,7 @@ func (q *changes) do(ctx context.Context, came *arrival, vol ebs.Volume, latest 
 	}
 	select {
 	case a := <-m.answer:
+		_ = sleep(ctx, q.clock, a.after) // a caller that gives up is answered all the same
 		return a.shape, a.err
 	case <-ctx.Done():
 		return ebs.Shape{}, q.leave(vol.ID, m, ctx.Err())
@@ -298,7 +308,7 @@ func (q *changes) alone(ctx context.Context, ch *change) bool {
 		shape, err := q.one(ctx, ch, m.want)
 		q.mu.Lock()
 		if ch.remove(m) {
-			m.answer <- changeAnswer{shape, err}
+			m.answer <- changeAnswer{shape: shape, err: err}
 		}
 		q.mu.Unlock()
 	}
@@ -322,12 +332,13 @@ func (q *changes) one(ctx context.Context, ch *change, want ebs.Modification) (e
 	return q.carryOut(ctx, ch.id, p)
 }
 
-// end answers all members and lets the next change of the volume begin.
+// end answers all members, one after the other, and lets the next change of the
+// volume begin.
 func (q *changes) end(ch *change, shape ebs.Shape, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, m := range ch.members {
-		m.answer <- changeAnswer{shape, err}
+	for i, m := range ch.members {
+		m.answer <- changeAnswer{shape: shape, err: err, after: time.Duration(i) * answersApart}
 	}
 	ch.members = nil
 	q.drop(ch)

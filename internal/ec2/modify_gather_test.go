@@ -95,16 +95,20 @@ func gatherTest(t *testing.T, test func(t *testing.T, q *queue)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newQueue(t)) })
 }
 
-// DRIVER rule 10: expand and modify close together.
+// DRIVER rule 10: expand and modify close together. They are answered a second
+// apart, for what csi-resizer does with the answers.
 func TestChangesCloseTogetherAreOne(t *testing.T) {
 	gatherTest(t, func(t *testing.T, q *queue) {
 		first := q.ask(t.Context(), ebs.Modification{Size: 20})
 		<-time.After(1900 * time.Millisecond)
 		second := q.ask(t.Context(), ebs.Modification{IOPS: 4000})
 		both := ebs.Shape{Size: 20, Type: ebs.GP3, IOPS: 4000, ThroughputMiBps: 125}
-		for name, told := range map[string]<-chan outcome{"first": first, "second": second} {
-			if got := <-told; got.err != nil || got.shape != both {
-				t.Errorf("%s: %s, %v, want %s", name, got.shape, got.err, both)
+		for _, want := range []struct {
+			told  <-chan outcome
+			after time.Duration
+		}{{first, 7 * time.Second}, {second, 7*time.Second + answersApart - 1900*time.Millisecond}} {
+			if got := <-want.told; got.err != nil || got.shape != both || got.after != want.after {
+				t.Errorf("%s, %v after %s, want %s after %s", got.shape, got.err, got.after, both, want.after)
 			}
 		}
 		synctest.Wait()
