@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/usage"
 	"github.com/holdfast-dev/holdfast/test/bench"
 )
 
@@ -123,6 +124,10 @@ func populate(ctx context.Context, s *bench.Server, f *fleet, o options) error {
 	for i := range namespaces {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}})
 	}
+	const home = "holdfast-system" // the manager's, unless a flag says otherwise
+	objects = append(objects,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: usage.ServiceAccount}})
 	for _, object := range objects {
 		if err := s.Client.Create(ctx, object); err != nil {
 			return fmt.Errorf("make %T %s: %w", object, object.GetName(), err)
