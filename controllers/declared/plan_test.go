@@ -66,6 +66,7 @@ func TestDecide(t *testing.T) {
 		"attributes": {"no change on top of another", "data=20Gi", func(o *Observed) {
 			o.Claims[0].Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyingVolume, Status: corev1.ConditionTrue}}
 		}, "data-pg-1=20Gi", "data-pg-0", "", ""},
+		"class": {"nobody has taken it up yet, and may at any moment", "data=20Gi", func(o *Observed) { o.Claims[0].Spec.VolumeAttributesClassName = ptr.To("fast") }, "data-pg-1=20Gi", "data-pg-0", "", ""},
 		"infeasible": {"the resizer is not done with it", "data=20Gi", func(o *Observed) {
 			o.Claims[0].Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
 		}, "data-pg-1=20Gi", "data-pg-0", "", ""},

@@ -21,8 +21,10 @@
 //	                                     ours and the driver's controller said no;
 //	                                     else blocked until size, class or spec change
 //	in flight                            nothing: the request is above the capacity,
-//	                                     a resize or modify condition is true, or
-//	                                     allocatedResourceStatuses is set
+//	                                     a resize or modify condition is true,
+//	                                     allocatedResourceStatuses is set, or an
+//	                                     attributes class is asked for that the volume
+//	                                     has not, and that is not infeasible
 //	no sample, or on no node             nothing: unknown is not zero. Said once
 //	max-size that is not valid           blocked
 //	no trigger, or not for forSeconds,   nothing

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/internal/usage"
 	"github.com/holdfast-dev/holdfast/webhooks/claim"
+	"github.com/holdfast-dev/holdfast/webhooks/statefulset"
 )
 
 // guarded is a claim that is under a policy's expansion.
@@ -160,24 +161,9 @@ func infeasibleOf(c *corev1.PersistentVolumeClaim) Infeasible {
 	return Feasible
 }
 
-// inFlight says whether a resize or a change of attributes is under way. A change
-// of attributes that is infeasible is not: its volume can grow.
+// inFlight says whether a resize or a change of attributes is under way.
 func inFlight(c *corev1.PersistentVolumeClaim, of Claim) bool {
-	if of.RequestBytes > of.CapacityBytes || len(c.Status.AllocatedResourceStatuses) > 0 {
-		return true
-	}
-	if m := c.Status.ModifyVolumeStatus; m != nil && m.Status != corev1.PersistentVolumeClaimModifyVolumeInfeasible {
-		return true
-	}
-	for _, is := range c.Status.Conditions {
-		switch is.Type {
-		case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimVolumeModifyingVolume:
-			if is.Status == corev1.ConditionTrue {
-				return true
-			}
-		}
-	}
-	return false
+	return of.RequestBytes > of.CapacityBytes || statefulset.Resizing(c)
 }
 
 func deref(s *string) string {

@@ -225,7 +225,7 @@ func ClaimsOf(set *appsv1.StatefulSet, template string, claims []corev1.Persiste
 
 // Resizing says whether a change of a claim's size or attributes is not over.
 func Resizing(c *corev1.PersistentVolumeClaim) bool {
-	if len(c.Status.AllocatedResourceStatuses) > 0 || c.Status.ModifyVolumeStatus != nil && c.Status.ModifyVolumeStatus.Status != corev1.PersistentVolumeClaimModifyVolumeInfeasible {
+	if len(c.Status.AllocatedResourceStatuses) > 0 || modifying(c) {
 		return true
 	}
 	return slices.ContainsFunc(c.Status.Conditions, func(of corev1.PersistentVolumeClaimCondition) bool {
@@ -235,6 +235,26 @@ func Resizing(c *corev1.PersistentVolumeClaim) bool {
 		}
 		return false
 	})
+}
+
+// modifying says whether a change of a claim's attributes is not over. From when
+// its class is named until somebody takes that up, only the spec tells of it. One
+// that the driver finds impossible is over, unless another class was named since:
+// its volume can grow.
+// https://kubernetes.io/docs/concepts/storage/volume-attributes-classes/
+func modifying(c *corev1.PersistentVolumeClaim) bool {
+	asked, has := nameOf(c.Spec.VolumeAttributesClassName), nameOf(c.Status.CurrentVolumeAttributesClassName)
+	if m := c.Status.ModifyVolumeStatus; m != nil {
+		return m.Status != corev1.PersistentVolumeClaimModifyVolumeInfeasible || asked != "" && asked != m.TargetVolumeAttributesClassName
+	}
+	return asked != "" && asked != has
+}
+
+func nameOf(class *string) string {
+	if class == nil {
+		return ""
+	}
+	return *class
 }
 
 // bounded is a size, or less where policies let a claim have no more.
