@@ -18,8 +18,9 @@
 //	not bound, being deleted             nothing
 //	record on the claim cannot be read   blocked
 //	a resize that is infeasible          once more at half the step, where the step was
-//	                                     ours and the driver's controller said no;
-//	                                     else blocked until size, class or spec change
+//	                                     ours and the driver's controller said no, as far
+//	                                     as limit, budget and approval let it; else
+//	                                     blocked until size, class or spec change
 //	in flight                            nothing: the request is above the capacity,
 //	                                     a resize or modify condition is true,
 //	                                     allocatedResourceStatuses is set, or an

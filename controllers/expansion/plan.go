@@ -142,7 +142,7 @@ func Decide(now time.Time, r Rules, c Claim, sample *usage.Sample, h History) De
 	d.History.look(r, d.Record, sample)
 	switch {
 	case c.Infeasible != Feasible:
-		return d.infeasible(now, r, c)
+		return d.infeasible(now, r, c, limit, invalid)
 	case c.InFlight:
 		return d
 	case sample == nil:
@@ -274,18 +274,28 @@ func (d Decision) unknown(c Claim) Decision {
 	return d
 }
 
-// infeasible is the decision about a resize that the driver says cannot be.
-func (d Decision) infeasible(now time.Time, r Rules, c Claim) Decision {
+// infeasible is the decision about a resize that the driver says cannot be. The
+// second try keeps to all that holds now: what held when the first one was asked
+// for may hold no longer.
+func (d Decision) infeasible(now time.Time, r Rules, c Claim, limit int64, invalid *Note) Decision {
 	m := d.Record.newestSize()
 	half := int64(0)
 	if m != nil && m.Ours && !m.Retry && c.Infeasible == ControllerInfeasible && c.RequestBytes == m.ToBytes {
-		half = ceil(c.CapacityBytes + (c.RequestBytes-c.CapacityBytes)/2)
+		half = min(ceil(c.CapacityBytes+(c.RequestBytes-c.CapacityBytes)/2), floor(limit))
 	}
 	if half > c.CapacityBytes && half < c.RequestBytes {
+		if d.Blocked = invalid; d.Blocked != nil {
+			return d
+		}
 		if d.Blocked = d.spent(now, r, false); d.Blocked != nil {
 			return d
 		}
 		if d.Blocked = d.refused(now, half); d.Blocked != nil {
+			return d
+		}
+		if r.Approve && approvedOf(c) < half { // the approval of a step is one of half of it
+			d.Proposed = &Note{v1alpha1.ReasonAwaitsApproval, fmt.Sprintf("%s says that the volume cannot grow from %s to %s, and StoragePolicy %q proposes to try %s: approve it with the annotation %s=%s",
+				c.Infeasible, text(c.CapacityBytes), text(c.RequestBytes), r.Policy, text(half), v1alpha1.AnnotationApproveSize, text(half))}
 			return d
 		}
 		d.TargetBytes = half
@@ -335,7 +345,7 @@ func (d Decision) grow(now time.Time, r Rules, c Claim, base, limit int64, s usa
 	if d.Blocked = d.refused(now, target); d.Blocked != nil {
 		return d
 	}
-	if r.Approve && !approves(c.Approved, target) {
+	if r.Approve && approvedOf(c) != target {
 		d.Proposed = &Note{v1alpha1.ReasonAwaitsApproval, fmt.Sprintf("StoragePolicy %q proposes to grow the claim from %s to %s, since %s: approve it with the annotation %s=%s", r.Policy, text(base), text(target), why, v1alpha1.AnnotationApproveSize, text(target))}
 		return d
 	}
@@ -344,9 +354,13 @@ func (d Decision) grow(now time.Time, r Rules, c Claim, base, limit int64, s usa
 	return d
 }
 
-func approves(annotation string, target int64) bool {
-	size, err := resource.ParseQuantity(annotation)
-	return err == nil && size.Value() == target
+// approvedOf is the size that somebody approves; 0: none.
+func approvedOf(c Claim) int64 {
+	size, err := resource.ParseQuantity(c.Approved)
+	if err != nil {
+		return 0
+	}
+	return size.Value()
 }
 
 // spent says that the budget leaves no modification now, and when it does again.

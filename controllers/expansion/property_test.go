@@ -3,6 +3,7 @@ package expansion
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +22,11 @@ type volume struct {
 	due        time.Time // when the resize that is pending is over
 }
 
-// TestDecideByChance plays random policies, claims, writers, changes by hand,
-// restarts and faults. Whatever happens, no claim is asked to grow above its
-// limit, by less than nothing, while something is in flight, or beyond the budget;
-// and where nobody writes any more, growth comes to an end.
+// TestDecideByChance plays random policies, claims, writers, changes by hand and of
+// the policy, restarts and faults. Whatever happens, no claim is asked to grow above
+// its limit, by less than nothing, while something is in flight, beyond the budget,
+// or without the approval that the policy wants; and where nobody writes any more,
+// growth comes to an end.
 func TestDecideByChance(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -43,6 +45,8 @@ func play(t *testing.T, r *rand.Rand) {
 	rules := rulesOf("tier", p, "")
 	v := &volume{claim: sized(fmt.Sprintf("%dMi", 100+r.IntN(20000)))}
 	v.filesystem = v.claim.CapacityBytes * 97 / 100
+	rules.Approve = r.IntN(4) == 0
+	proposed := ""
 	var h History
 	at, asked := now, []time.Time(nil)
 	last := at                              // when it was last asked to grow
@@ -67,9 +71,18 @@ func play(t *testing.T, r *rand.Rand) {
 			v.claim.InFlight, v.due = true, at.Add(5*time.Minute)
 			asked = append(asked, at)
 		}
+		if writes && r.IntN(3000) == 0 { // somebody holds claims to less, or to more
+			rules.MaxBytes = int64(1+r.IntN(60)) * gib
+		}
+		if rules.Approve && writes && r.IntN(30) == 0 { // somebody approves what was proposed a while ago, or takes it back
+			v.claim.Approved = proposed
+		}
 		before := v.claim
 		d := Decide(at, rules, v.claim, sample, h)
 		h, v.claim.Record = d.History, d.Record
+		if proposed = ""; d.Proposed != nil {
+			_, proposed, _ = strings.Cut(d.Proposed.Message, v1alpha1.AnnotationApproveSize+"=")
+		}
 		if d.TargetBytes == 0 {
 			continue
 		}
@@ -109,7 +122,7 @@ func check(t *testing.T, rules Rules, c Claim, d Decision, at time.Time, asked [
 	t.Helper()
 	retry := c.Infeasible == ControllerInfeasible
 	switch {
-	case d.TargetBytes > rules.MaxBytes && !retry:
+	case d.TargetBytes > rules.MaxBytes:
 		t.Errorf("asks for %s, above %s", text(d.TargetBytes), text(rules.MaxBytes))
 	case d.TargetBytes%gib != 0:
 		t.Errorf("asks for %d bytes: not whole GiB", d.TargetBytes)
@@ -117,6 +130,8 @@ func check(t *testing.T, rules Rules, c Claim, d Decision, at time.Time, asked [
 		t.Errorf("asks for %s of a volume of %s", text(d.TargetBytes), text(c.CapacityBytes))
 	case !retry && (c.InFlight || d.TargetBytes <= c.RequestBytes):
 		t.Errorf("asks for %s while %s are asked for (in flight: %v)", text(d.TargetBytes), text(c.RequestBytes), c.InFlight)
+	case rules.Approve && approvedOf(c) != d.TargetBytes && (!retry || approvedOf(c) < d.TargetBytes):
+		t.Errorf("asks for %s, approved is %q", text(d.TargetBytes), c.Approved)
 	case retry && d.TargetBytes >= c.RequestBytes:
 		t.Errorf("tries %s after %s was infeasible", text(d.TargetBytes), text(c.RequestBytes))
 	}
