@@ -200,6 +200,9 @@ const (
 	ReasonCapacityNotShown = "CapacityNotShown"
 	// ReasonInvalidMaxSize: its annotation holdfast.dev/max-size is not valid.
 	ReasonInvalidMaxSize = "InvalidMaxSize"
+	// ReasonInvalidPolicy: a StoragePolicy that cannot be read may be the one that
+	// bounds its growth.
+	ReasonInvalidPolicy = "InvalidPolicy"
 	// ReasonRecordUnreadable: its annotation holdfast.dev/modifications cannot be read.
 	ReasonRecordUnreadable = "RecordUnreadable"
 	// ReasonAwaitsApproval: the policy asks for approval.

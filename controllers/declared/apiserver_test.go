@@ -153,6 +153,16 @@ func TestReconcile(t *testing.T) {
 	says("and that is told once", look())
 	is("grown", "4Gi 4Gi")
 
+	broken := &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Spec: v1alpha1.StoragePolicySpec{
+		Priority: 1, Match: v1alpha1.PolicyMatch{ClaimSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}},
+		Expansion: &v1alpha1.PolicyExpansion{MaxSize: resource.MustParse("4Gi")},
+	}}
+	must(c.Create(ctx, broken))
+	declare("data=5Gi")
+	says("a policy that cannot be read", look(), "Warning GrowthBlocked", "claim data-pg-0", `StoragePolicy "broken" is not valid`)
+	is("a policy that cannot be read", "4Gi 4Gi")
+	must(c.Delete(ctx, broken))
+
 	declare("data=3Gi")
 	says("less does nothing", look())
 	is("less does nothing", "4Gi 4Gi")

@@ -164,7 +164,7 @@ func (r *Reconciler) observe(ctx context.Context, set *appsv1.StatefulSet) (Obse
 	}
 	sizes, _ := statefulset.Declared(set)
 	for template, size := range sizes {
-		p, err := statefulset.Growing(ctx, r.World, set, template)
+		p, doubt, err := statefulset.Growing(ctx, r.World, set, template)
 		if err != nil {
 			return seen, err
 		}
@@ -172,6 +172,9 @@ func (r *Reconciler) observe(ctx context.Context, set *appsv1.StatefulSet) (Obse
 			seen.Bounds[template] = Bound{Policy: p.Name, MaxSize: p.Expansion.MaxSize}
 		}
 		for _, c := range statefulset.ClaimsOf(set, template, seen.Claims) {
+			if seen.Blocked[c.Name] = doubt; doubt != "" {
+				continue
+			}
 			if seen.Blocked[c.Name], err = r.blocked(ctx, p, c, size); err != nil {
 				return seen, err
 			}

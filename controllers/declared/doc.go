@@ -16,6 +16,8 @@
 //	asks for that size, or for more,    done: claims never shrink
 //	and has it
 //	a change of it is under way         waited for
+//	a policy that cannot be read may    blocked
+//	be the one that bounds it
 //	its class does not let it grow      blocked
 //	its own holdfast.dev/max-size       blocked
 //	holds it to less, or is no size

@@ -49,6 +49,7 @@ func TestGrower(t *testing.T) {
 		"one set, one size": oneSize,
 		"by hand":           byHand,
 		"one node of two":   oneNodeOfTwo,
+		"unreadable policy": unreadablePolicy,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, cfg) })
 	}
@@ -555,4 +556,32 @@ func oneNodeOfTwo(t *testing.T, cfg *rest.Config) {
 	if got := strings.Join(asked, " "); got != "a b" {
 		t.Errorf("nodes %q are asked, want a and b", got)
 	}
+}
+
+// unreadablePolicy: where one of higher priority cannot be read a lower one grows
+// nothing, and the claim says why; where it surely is about others it does.
+func unreadablePolicy(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, policyOf("10Gi"))
+	h.claim("data", "2Gi")
+	h.samples["data"] = used("2000Mi", 90)
+	broken := &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: h.namespace + "-broken"}, Spec: v1alpha1.StoragePolicySpec{
+		Priority: 100, Match: v1alpha1.PolicyMatch{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: h.namespace}},
+			ClaimSelector:     &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is"}}},
+		},
+		Expansion: policyOf("2Gi"),
+	}}
+	h.must(h.c.Create(t.Context(), broken))
+	t.Cleanup(func() { _ = h.c.Delete(context.Background(), broken) })
+	h.round()
+	h.asks("data", "2Gi")
+	if c := conditionOf(h.get("data"), v1alpha1.ConditionExpansionBlocked); c == nil || c.Reason != v1alpha1.ReasonInvalidPolicy || !strings.Contains(c.Message, broken.Name) {
+		t.Errorf("blocked: %+v, want for StoragePolicy %s", c, broken.Name)
+	}
+	h.steady()
+	was := broken.DeepCopy()
+	broken.Spec.Match.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: "elsewhere"}
+	h.must(h.c.Patch(t.Context(), broken, client.MergeFrom(was)))
+	h.round()
+	h.asks("data", "3Gi")
 }

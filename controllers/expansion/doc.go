@@ -30,6 +30,8 @@
 //	max-size that is not valid           blocked
 //	no trigger, or not for forSeconds,   nothing
 //	and no larger sibling
+//	a policy that cannot be read may     blocked
+//	be the one that bounds its growth
 //	capacity just grown                  nothing until two samples show it
 //	class does not let volumes grow      blocked
 //	within cooldownSeconds               nothing

@@ -40,17 +40,17 @@ type observed struct {
 // observe gathers the claims that are under an expansion, and the nodes that can
 // tell of them.
 func (g *Grower) observe(ctx context.Context) (observed, error) {
-	policies, err := g.world.Policies(ctx)
+	ready, unready, err := g.world.AllPolicies(ctx)
 	if err != nil {
 		return observed{}, err
 	}
-	policies = expanding(policies)
+	all := policies{expanding(ready), unready}
 	var claims corev1.PersistentVolumeClaimList
 	if err := g.client.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
 		return observed{}, fmt.Errorf("list claims: %w", err)
 	}
 	var at places
-	if len(policies) > 0 { // else no volume is looked at either
+	if len(all.expanding) > 0 { // else no volume is looked at either
 		if at, err = g.places(ctx); err != nil {
 			return observed{}, err
 		}
@@ -59,7 +59,7 @@ func (g *Grower) observe(ctx context.Context) (observed, error) {
 	siblings := map[family]int64{}
 	for i := range claims.Items {
 		object := &claims.Items[i]
-		c, err := g.guard(ctx, policies, object, at)
+		c, err := g.guard(ctx, all, object, at)
 		if err != nil {
 			seen.failed[object.UID] = fmt.Errorf("claim %s/%s: %w", object.Namespace, object.Name, err)
 			continue
@@ -84,6 +84,12 @@ func (g *Grower) observe(ctx context.Context) (observed, error) {
 	return seen, err
 }
 
+// policies are those by which claims grow, and those that cannot be read.
+type policies struct {
+	expanding []*policy.Policy
+	unready   []*policy.Unready
+}
+
 // expanding are the policies that have an expansion.
 func expanding(policies []*policy.Policy) []*policy.Policy {
 	var with []*policy.Policy
@@ -96,8 +102,8 @@ func expanding(policies []*policy.Policy) []*policy.Policy {
 }
 
 // guard is what is to be judged of a claim; nil: it is under no expansion.
-func (g *Grower) guard(ctx context.Context, policies []*policy.Policy, c *corev1.PersistentVolumeClaim, at places) (*guarded, error) {
-	if len(policies) == 0 {
+func (g *Grower) guard(ctx context.Context, all policies, c *corev1.PersistentVolumeClaim, at places) (*guarded, error) {
+	if len(all.expanding) == 0 {
 		return nil, nil
 	}
 	namespace, err := g.world.Namespace(ctx, c.Namespace)
@@ -115,7 +121,8 @@ func (g *Grower) guard(ctx context.Context, policies []*policy.Policy, c *corev1
 	if class != nil {
 		driver = class.Provisioner
 	}
-	p := policy.Growing(policies, policy.Claim{Namespace: namespace, Labels: c.Labels, ClassName: className, Provisioner: driver})
+	of := policy.Claim{Namespace: namespace, Labels: c.Labels, ClassName: className, Provisioner: driver}
+	p := policy.Growing(all.expanding, of)
 	if p == nil {
 		return nil, nil
 	}
@@ -130,6 +137,7 @@ func (g *Grower) guard(ctx context.Context, policies []*policy.Policy, c *corev1
 	}
 	out := &guarded{object: c, rules: rulesOf(p.Name, p.Expansion, driver), claim: claimOf(c), nodes: at.attached[c.Spec.VolumeName], everywhere: at.unattaching[driver]}
 	out.claim.ClassName, out.claim.Expandable = className, class != nil && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion
+	out.claim.Doubt = policy.GrowthInDoubt(all.unready, p, of)
 	out.claim.Mounted = len(out.nodes) > 0 || out.everywhere
 	return out, nil
 }

@@ -49,6 +49,8 @@ type Claim struct {
 	SiblingBytes int64
 	// MaxSize and Approved are the annotations; empty: not there.
 	MaxSize, Approved string
+	// Doubt says which policy that cannot be read may have another say; empty: none.
+	Doubt string
 	// Record is what is kept on it; nil: nothing yet. BadRecord is why it cannot be read.
 	Record    *Record
 	BadRecord error
@@ -284,7 +286,10 @@ func (d Decision) infeasible(now time.Time, r Rules, c Claim, limit int64, inval
 		half = min(ceil(c.CapacityBytes+(c.RequestBytes-c.CapacityBytes)/2), floor(limit))
 	}
 	if half > c.CapacityBytes && half < c.RequestBytes {
-		if d.Blocked = invalid; d.Blocked != nil {
+		if d.Blocked = doubtful(c); d.Blocked == nil {
+			d.Blocked = invalid
+		}
+		if d.Blocked != nil {
 			return d
 		}
 		if d.Blocked = d.spent(now, r, false); d.Blocked != nil {
@@ -320,6 +325,9 @@ func (d Decision) grow(now time.Time, r Rules, c Claim, base, limit int64, s usa
 		why = "the policy's trigger holds"
 	}
 	m := d.Record.newestSize()
+	if d.Blocked = doubtful(c); d.Blocked != nil {
+		return d
+	}
 	switch {
 	case !c.Expandable:
 		d.Blocked = &Note{v1alpha1.ReasonClassForbids, fmt.Sprintf("StorageClass %q does not let volumes grow: set its allowVolumeExpansion to true if the driver can", c.ClassName)}
@@ -352,6 +360,14 @@ func (d Decision) grow(now time.Time, r Rules, c Claim, base, limit int64, s usa
 	d.TargetBytes = target
 	d.Record = d.Record.with(Modification{At: now, FromBytes: c.CapacityBytes, ToBytes: target, FilesystemBytes: s.Bytes.Total, Ours: true}, target, c.Class)
 	return d
+}
+
+// doubtful says that nobody knows by which rules the claim is to grow.
+func doubtful(c Claim) *Note {
+	if c.Doubt == "" {
+		return nil
+	}
+	return &Note{v1alpha1.ReasonInvalidPolicy, "the claim does not grow: " + c.Doubt}
 }
 
 // approvedOf is the size that somebody approves; 0: none.

@@ -61,6 +61,18 @@ func newCluster(t *testing.T) *cluster {
 		&v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "reports"}, Spec: v1alpha1.StoragePolicySpec{
 			Match:     v1alpha1.PolicyMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"template": "report"}}},
 			Expansion: &v1alpha1.PolicyExpansion{MaxSize: resource.MustParse("1Ti"), StatefulSetTemplate: v1alpha1.ReportTemplate},
+		}},
+		&v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "doubted"}, Spec: v1alpha1.StoragePolicySpec{
+			Match:     v1alpha1.PolicyMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"template": "doubt"}}},
+			Expansion: &v1alpha1.PolicyExpansion{MaxSize: resource.MustParse("1Ti"), StatefulSetTemplate: v1alpha1.RecreateSet},
+		}},
+		&v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "unreadable"}, Spec: v1alpha1.StoragePolicySpec{
+			Priority: 1,
+			Match: v1alpha1.PolicyMatch{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"template": "doubt"}},
+				ClaimSelector:     &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}},
+			},
+			Expansion: &v1alpha1.PolicyExpansion{MaxSize: resource.MustParse("1Ti"), StatefulSetTemplate: v1alpha1.ReportTemplate},
 		}})
 	return all
 }
@@ -408,6 +420,7 @@ func TestLeftAlone(t *testing.T) {
 		"off":      {"recreate", false, nil, "statefulSetRecreate.enabled"},
 		"report":   {"report", true, nil, "volumeClaimTemplate data asks for 1Gi, and its claims have 2Gi"},
 		"raise":    {"none", true, nil, ""},
+		"doubt":    {"doubt", true, nil, `StoragePolicy "unreadable" is not valid`},
 		"unnative": {"recreate", true, func(s *appsv1.StatefulSet) { s.Finalizers = []string{"a.b/c"} }, "finalizer a.b/c"},
 	} {
 		t.Run(name, func(t *testing.T) {

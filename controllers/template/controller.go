@@ -212,11 +212,11 @@ func (r *Reconciler) look(ctx context.Context, set *appsv1.StatefulSet) ([]strin
 	if err := r.Client.List(ctx, &claims, client.InNamespace(set.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the claims of namespace %s: %w", set.Namespace, err)
 	}
-	var recreate []string
+	var recreate, doubts []string
 	var reported []Difference
 	behind := map[v1alpha1.TemplateAction]int{}
 	for _, d := range Compare(set, claims.Items) {
-		p, err := statefulset.Growing(ctx, r.World, set, d.Template)
+		p, doubt, err := statefulset.Growing(ctx, r.World, set, d.Template)
 		if err != nil {
 			return nil, err
 		}
@@ -225,12 +225,17 @@ func (r *Reconciler) look(ctx context.Context, set *appsv1.StatefulSet) ([]strin
 		switch {
 		case action == v1alpha1.ReportTemplate && d.Unsettled == "":
 			reported = append(reported, d)
-		case action == v1alpha1.RecreateSet && d.Size.Cmp(d.Asked) > 0:
+		case action != v1alpha1.RecreateSet || d.Size.Cmp(d.Asked) <= 0:
+		case doubt != "":
+			doubts = append(doubts, d.String()+"; the set is not made anew: "+doubt)
+		default:
 			recreate = append(recreate, d.Template)
 		}
 	}
 	r.metrics.differ(key, behind)
 	switch {
+	case len(doubts) > 0:
+		r.tell(set, corev1.EventTypeWarning, ReasonRecreateBlocked, doubts[0])
 	case len(reported) > 0:
 		r.tell(set, corev1.EventTypeNormal, ReasonTemplateDiffers, sentence(reported)+": the claim of a new replica is made as the template says, and then grows")
 	case len(recreate) == 0:

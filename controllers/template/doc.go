@@ -9,6 +9,7 @@
 //
 // A set is made anew only where all of this holds. Each is told where it does not.
 //
+//	its policy is the one        no policy that cannot be read may say otherwise
 //	nobody else keeps the set    no owner, and no mark of Argo CD, Flux, Helm or the
 //	                             like; holdfast.dev/allow-recreate with a reason lets
 //	                             it be done all the same

@@ -46,6 +46,15 @@ type exemption struct {
 // selectors, since the API server does not judge those of custom kinds. Schedules
 // that cannot be given do not keep the rest of a policy from holding.
 func Compile(p *v1alpha1.StoragePolicy) (*Policy, field.ErrorList) {
+	c, errs := compile(p)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return c, nil
+}
+
+// compile makes ready what can be: a selector that cannot be read picks everything.
+func compile(p *v1alpha1.StoragePolicy) (*Policy, field.ErrorList) {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	selector := func(s *metav1.LabelSelector, at *field.Path) labels.Selector {
@@ -82,18 +91,15 @@ func Compile(p *v1alpha1.StoragePolicy) (*Policy, field.ErrorList) {
 			rules:      e.Rules, until: e.Until.Time,
 		})
 	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
 	c.given = given(p)
-	return c, nil
+	return c, errs
 }
 
 // Sort orders policies as they act: the highest priority first, then by name.
-func Sort(policies []*Policy) {
-	slices.SortFunc(policies, func(a, b *Policy) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
-	})
+func Sort(policies []*Policy) { slices.SortFunc(policies, order) }
+
+func order(a, b *Policy) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 }
 
 // Growing is the one of sorted policies by which a claim grows; nil: it is under

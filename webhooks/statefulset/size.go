@@ -79,21 +79,28 @@ func templateNames(set *appsv1.StatefulSet) []string {
 }
 
 // Growing is the policy by which the claims of a set's template grow; nil: they
-// are under none that has an expansion.
-func Growing(ctx context.Context, w *world.World, set *appsv1.StatefulSet, template string) (*policy.Policy, error) {
+// are under none that has an expansion. doubt says which policy that cannot be read
+// may have another say; empty: none.
+func Growing(ctx context.Context, w *world.World, set *appsv1.StatefulSet, template string) (p *policy.Policy, doubt string, err error) {
 	at := slices.IndexFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == template })
 	if at < 0 {
-		return nil, nil
+		return nil, "", nil
 	}
-	policies, err := w.Policies(ctx)
-	if err != nil || len(policies) == 0 {
-		return nil, err
+	return GrowingOf(ctx, w, templateOf(set, at))
+}
+
+// GrowingOf is the same of a claim.
+func GrowingOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim) (p *policy.Policy, doubt string, err error) {
+	ready, unready, err := w.AllPolicies(ctx)
+	if err != nil || len(ready) == 0 && len(unready) == 0 {
+		return nil, "", err
 	}
-	_, of, err := claim.Look(ctx, w, templateOf(set, at))
+	_, of, err := claim.Look(ctx, w, c)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return policy.Growing(policies, of), nil
+	p = policy.Growing(ready, of)
+	return p, policy.GrowthInDoubt(unready, p, of), nil
 }
 
 // ActionOf is what a policy has become of templates that claims have outgrown;
@@ -112,6 +119,7 @@ func ActionOf(p *policy.Policy) v1alpha1.TemplateAction {
 //	its policy has no expansion, and the set declares none
 //	no size for the template
 //	its policy says Report                            none
+//	a policy that cannot be read may bound it         none: it grows later
 //	else  the largest of its siblings, which carry the set's stamp, and of what is
 //	      declared; at most the policy's maxSize, and what guardrails let a claim have
 //
@@ -121,7 +129,7 @@ func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim
 	if err != nil || set == nil {
 		return nil, err
 	}
-	policies, err := w.Policies(ctx)
+	policies, unready, err := w.AllPolicies(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +138,9 @@ func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim
 		return nil, err
 	}
 	p := policy.Growing(policies, of)
+	if policy.GrowthInDoubt(unready, p, of) != "" {
+		return nil, nil
+	}
 	declared, _ := Declared(set)
 	size, isDeclared := declared[template]
 	if p == nil && !isDeclared || ActionOf(p) == v1alpha1.ReportTemplate {
@@ -290,7 +301,7 @@ func judgeSizes(ctx context.Context, w *world.World, old, now *appsv1.StatefulSe
 		if asked := templateNamed(now, template).Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(asked) < 0 {
 			warnings = append(warnings, fmt.Sprintf("%s is less than the %s of the volumeClaimTemplate, and does nothing: claims never shrink", part, asked.String()))
 		}
-		p, err := Growing(ctx, w, now, template)
+		p, _, err := Growing(ctx, w, now, template) // what is in doubt is told when claims are to grow
 		if err != nil {
 			return "", nil, err
 		}

@@ -95,6 +95,17 @@ func growing(maxSize string, action v1alpha1.TemplateAction) *v1alpha1.StoragePo
 	}}
 }
 
+// unreadable is a policy that no selector can be made of.
+func unreadable(change func(*v1alpha1.StoragePolicySpec)) *v1alpha1.StoragePolicy {
+	p := growing("5Gi", "")
+	p.Name, p.UID, p.Spec.Priority = "broken", "b", 9
+	p.Spec.Match.ClaimSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
+	if change != nil {
+		change(&p.Spec)
+	}
+	return p
+}
+
 // claimNamed is a claim of namespace db, with the stamp of a set unless its UID is "".
 func claimNamed(name, uid, template, size string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: name, Labels: map[string]string{"app": "pg"}}}
@@ -151,17 +162,22 @@ func TestSizeOf(t *testing.T) {
 			c.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
 			return c
 		}()), claimNamed("data-pg-2", "", "", "10Gi"), "26Gi"},
-		"other template":    {"each template by itself", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("wal-pg-2", "", "", "2Gi"), ""},
-		"asks for more":     {"never less than it asks for", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("data-pg-2", "", "", "30Gi"), ""},
-		"Recreate":          {"until the template has the size", with(twoTemplates(nil), growing("50Gi", v1alpha1.RecreateSet)), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
-		"Report":            {"report only", with(twoTemplates(nil), growing("50Gi", v1alpha1.ReportTemplate)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
-		"maxSize":           {"at most the policy's", with(twoTemplates(nil), growing("22Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
-		"guardrail":         {"a raised claim must not be refused", with(twoTemplates(nil), tight), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
-		"no policy":         {"nobody asked for it", with(twoTemplates(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
-		"declared":          {"also without a policy", with(twoTemplates(declares("data=40Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), "40Gi"},
-		"declared less":     {"its siblings have more", with(twoTemplates(declares("data=15Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
-		"declared over max": {"at most the policy's", with(twoTemplates(declares("data=90Gi")), growing("50Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "50Gi"},
-		"declared another":  {"each template by itself", with(twoTemplates(declares("wal=4Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"other template": {"each template by itself", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("wal-pg-2", "", "", "2Gi"), ""},
+		"asks for more":  {"never less than it asks for", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("data-pg-2", "", "", "30Gi"), ""},
+		"Recreate":       {"until the template has the size", with(twoTemplates(nil), growing("50Gi", v1alpha1.RecreateSet)), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
+		"Report":         {"report only", with(twoTemplates(nil), growing("50Gi", v1alpha1.ReportTemplate)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"maxSize":        {"at most the policy's", with(twoTemplates(nil), growing("22Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"guardrail":      {"a raised claim must not be refused", with(twoTemplates(nil), tight), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"unreadable":     {"the policy that bounds it may be the one that cannot be read", with(twoTemplates(nil), growing("50Gi", ""), unreadable(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"unreadable elsewhere": {"that policy is surely not about it", with(twoTemplates(nil), growing("50Gi", ""), unreadable(func(s *v1alpha1.StoragePolicySpec) {
+			s.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kind": "web"}}
+		})), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
+		"declared, unreadable": {"likewise", with(twoTemplates(declares("data=40Gi")), unreadable(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"no policy":            {"nobody asked for it", with(twoTemplates(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"declared":             {"also without a policy", with(twoTemplates(declares("data=40Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), "40Gi"},
+		"declared less":        {"its siblings have more", with(twoTemplates(declares("data=15Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
+		"declared over max":    {"at most the policy's", with(twoTemplates(declares("data=90Gi")), growing("50Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "50Gi"},
+		"declared another":     {"each template by itself", with(twoTemplates(declares("wal=4Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"no stamp": {"names alone do not tell whose a sibling is", []client.Object{twoTemplates(nil), growing("50Gi", ""), claimNamed("data-pg-0", "", "", "20Gi"), claimNamed("data-pg-1", "older", "data", "20Gi")},
 			claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"no set":    {"a claim made by hand", with(growing("50Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), ""},

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,29 +18,39 @@ import (
 // each version of a policy, and policies sorted once for each change of any, not
 // once for each request.
 type compiled struct {
-	mu    sync.Mutex
-	seen  map[types.UID]version
-	ready []*policy.Policy // those of seen that can be made ready, as they act
+	mu      sync.Mutex
+	seen    map[types.UID]version
+	ready   []*policy.Policy  // those of seen that can be made ready, as they act
+	unready []*policy.Unready // the others, by name
 }
 
 type version struct {
 	generation int64
-	ready      *policy.Policy // nil: it cannot be made ready
+	ready      *policy.Policy  // nil: it cannot be made ready
+	unready    *policy.Unready // then
 }
 
 // Policies are all policies that can be made ready, as they act: highest
 // priority first. One that cannot is the audit's to report. The slice is the
 // caller's own, the policies are only to be read.
 func (w *World) Policies(ctx context.Context) ([]*policy.Policy, error) {
+	ready, _, err := w.AllPolicies(ctx)
+	return ready, err
+}
+
+// AllPolicies are also those that cannot be made ready, by name: they hold nothing,
+// and could be the ones that bound what is to be done.
+func (w *World) AllPolicies(ctx context.Context) (ready []*policy.Policy, unready []*policy.Unready, err error) {
 	var list v1alpha1.StoragePolicyList
 	// What the informer holds is only read here, so no copy is needed.
 	if err := w.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list StoragePolicies: %w", err)
+		return nil, nil, fmt.Errorf("list StoragePolicies: %w", err)
 	}
-	return w.policies.of(list.Items), nil
+	ready, unready = w.policies.of(list.Items)
+	return ready, unready, nil
 }
 
-func (c *compiled) of(items []v1alpha1.StoragePolicy) []*policy.Policy {
+func (c *compiled) of(items []v1alpha1.StoragePolicy) ([]*policy.Policy, []*policy.Unready) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed := func(p *v1alpha1.StoragePolicy) bool {
@@ -51,23 +62,27 @@ func (c *compiled) of(items []v1alpha1.StoragePolicy) []*policy.Policy {
 		same = !changed(&items[i])
 	}
 	if same {
-		return slices.Clone(c.ready)
+		return slices.Clone(c.ready), c.unready
 	}
 	now := make(map[types.UID]version, len(items))
 	ready := make([]*policy.Policy, 0, len(items))
+	var unready []*policy.Unready
 	for i := range items {
 		p := &items[i]
 		v := c.seen[p.UID]
 		if changed(p) {
 			v = version{generation: p.Generation}
-			v.ready, _ = policy.Compile(p.DeepCopy())
+			v.ready, v.unready = policy.Make(p.DeepCopy())
 		}
 		now[p.UID] = v
 		if v.ready != nil {
 			ready = append(ready, v.ready)
+		} else {
+			unready = append(unready, v.unready)
 		}
 	}
 	policy.Sort(ready)
-	c.seen, c.ready = now, ready
-	return slices.Clone(ready)
+	slices.SortFunc(unready, func(a, b *policy.Unready) int { return cmp.Compare(a.Name, b.Name) })
+	c.seen, c.ready, c.unready = now, ready, unready
+	return slices.Clone(ready), unready
 }

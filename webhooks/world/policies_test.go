@@ -1,6 +1,8 @@
 package world
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,8 +38,9 @@ func TestPoliciesAreKeptReady(t *testing.T) {
 		{"all go", nil, nil},
 	} {
 		c.of(step.items)
-		clear(c.of(step.items)) // a caller may filter its own answer
-		got := c.of(step.items)
+		own, _ := c.of(step.items)
+		clear(own) // a caller may filter its own answer
+		got, broken := c.of(step.items)
 		if len(got) != len(step.want) {
 			t.Fatalf("%s: %d policies are ready, want %v", step.what, len(got), step.want)
 		}
@@ -45,6 +48,9 @@ func TestPoliciesAreKeptReady(t *testing.T) {
 			if p.Name != step.want[i] {
 				t.Errorf("%s: policy %d is %s, want %s", step.what, i, p.Name, step.want[i])
 			}
+		}
+		if n := len(slices.DeleteFunc(slices.Clone(step.items), func(p v1alpha1.StoragePolicy) bool { return p.Name != "broken" })); len(broken) != n || n > 0 && (broken[0].Name != "broken" || !strings.Contains(broken[0].Why, "spec.match.claimSelector")) {
+			t.Errorf("%s: those that cannot be made ready are %+v, want %d", step.what, broken, n)
 		}
 		if len(got) > 0 && len(before) > 0 && got[0] == before[0] && step.what == "one is made again under its name" {
 			t.Errorf("%s: the old one still judges", step.what)
