@@ -211,7 +211,7 @@ func addWork(ctx context.Context, mgr ctrl.Manager, o options) error {
 		Namespace: o.namespace, Recreate: o.enableRecreate, Registry: metrics.Registry,
 	})
 	sizes := declared.New(declared.Options{
-		Client: mgr.GetClient(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Spent: expansion.Spent,
+		Client: mgr.GetClient(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 	})
 	return errors.Join(
 		webhooks.Add(mgr, w, metrics.Registry, o.enableHooks),

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
@@ -87,9 +86,8 @@ func TestReconcile(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	recorder, clock, spent := events.NewFakeRecorder(100), clocktesting.NewFakePassiveClock(time.Now()), ""
-	r := New(Options{Client: c, World: &world.World{Cache: c, Live: c, Clock: clock}, Events: recorder, Clock: clock,
-		Spent: func(time.Time, *policy.Policy, string, *corev1.PersistentVolumeClaim) string { return spent }})
+	recorder, clock := events.NewFakeRecorder(100), clocktesting.NewFakePassiveClock(time.Now())
+	r := New(Options{Client: c, World: &world.World{Cache: c, Live: c, Clock: clock}, Events: recorder, Clock: clock})
 	// look reconciles and answers the events of it.
 	look := func() string {
 		t.Helper()
@@ -136,13 +134,31 @@ func TestReconcile(t *testing.T) {
 
 	class.AllowVolumeExpansion = ptr.To(true)
 	must(c.Update(ctx, class))
-	spent = "the budget is spent"
-	says("no budget", look(), "claim data-pg-0: the budget is spent")
+	for i := range 2 {
+		claim := &corev1.PersistentVolumeClaim{}
+		must(c.Get(ctx, name(i), claim))
+		m := fmt.Sprintf(`{"at":%q}`, clock.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+		claim.Annotations[v1alpha1.AnnotationModifications] = fmt.Sprintf(`{"requestBytes":%d,"modifications":[%s,%s,%s]}`, 1<<30, m, m, m)
+		must(c.Update(ctx, claim))
+	}
+	says("no budget", look(), "claim data-pg-0: 3 modifications of the volume within 86400 s", `the budget of StoragePolicy "databases" is 4`)
 	is("no budget", "1Gi 1Gi")
 
-	spent = ""
+	for i := range 2 {
+		claim := &corev1.PersistentVolumeClaim{}
+		must(c.Get(ctx, name(i), claim))
+		delete(claim.Annotations, v1alpha1.AnnotationModifications)
+		must(c.Update(ctx, claim))
+	}
 	says("now they grow", look(), "Normal ClaimsGrow", "data-pg-0 to 2Gi, data-pg-1 to 2Gi")
 	is("growing", "2Gi 2Gi")
+	for i := range 2 {
+		claim := &corev1.PersistentVolumeClaim{}
+		must(c.Get(ctx, name(i), claim))
+		if record := claim.Annotations[v1alpha1.AnnotationModifications]; strings.Count(record, `"at"`) != 1 || !strings.Contains(record, fmt.Sprintf(`"toBytes":%d`, 2<<30)) {
+			t.Errorf("the record of claim %s is %q, want one modification, to 2Gi", claim.Name, record)
+		}
+	}
 	declare("data=4Gi")
 	says("not while they grow", look())
 	is("not while they grow", "2Gi 2Gi")
@@ -192,4 +208,31 @@ func TestReconcile(t *testing.T) {
 	says("not asked again at once", look())
 	clock.SetTime(clock.Now().Add(refusedFor))
 	says("asked again later, and told once", look())
+
+	// Without a policy there is what EC2 takes: data-pg-0 was modified three times,
+	// data-pg-1 twice.
+	must(c.Delete(ctx, &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "databases"}}))
+	must(c.Delete(ctx, quota))
+	must(testenv.Eventually(ctx, time.Minute, "the API server forgets the quota", func(ctx context.Context) (string, error) {
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := c.Get(ctx, name(0), claim); err != nil {
+			return "", err
+		}
+		claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("100Gi")
+		if err := c.Update(ctx, claim, client.DryRunAll); err != nil {
+			return fmt.Sprintf("100Gi are answered with %v", err), nil
+		}
+		return "", nil
+	}))
+	clock.SetTime(clock.Now().Add(refusedFor))
+	resized()
+	declare("data=6Gi")
+	says("a fourth modification", look(), "data-pg-0 to 6Gi, data-pg-1 to 6Gi")
+	resized()
+	declare("data=7Gi")
+	says("a fifth one", look(), "data-pg-1 to 7Gi", "claim data-pg-0: 4 modifications of the volume within 86400 s, and EC2 takes no more than 4")
+	is("a fifth one", "6Gi 7Gi")
+	clock.SetTime(clock.Now().Add(24 * time.Hour))
+	resized()
+	says("a day later", look(), "data-pg-0 to 7Gi")
 }

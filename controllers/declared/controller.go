@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/expansion"
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/webhooks/statefulset"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
@@ -53,9 +55,6 @@ type Options struct {
 	World  *world.World
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Spent says why a policy's budget does not let a claim be modified now;
-	// empty: it does.
-	Spent func(now time.Time, p *policy.Policy, provisioner string, c *corev1.PersistentVolumeClaim) string
 }
 
 // Reconciler grows claims to what their sets declare.
@@ -199,10 +198,8 @@ func (r *Reconciler) blocked(ctx context.Context, p *policy.Policy, c *corev1.Pe
 		return why, nil
 	}
 	now := r.Clock.Now()
-	if p != nil {
-		if why := r.Spent(now, p, class.Provisioner, c); why != "" {
-			return why, nil
-		}
+	if why := expansion.Spent(now, p, class.Provisioner, c); why != "" {
+		return why, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,6 +230,11 @@ func held(c *corev1.PersistentVolumeClaim, size resource.Quantity) string {
 // that the claim has changed since: it is looked at again.
 func (r *Reconciler) grow(ctx context.Context, g Growth) (refused string, err error) {
 	claim := g.Claim.DeepCopy()
+	record, err := expansion.Recorded(r.Clock.Now(), g.Claim, g.To.Value())
+	if err != nil {
+		return "", fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, v1alpha1.AnnotationModifications, record)
 	claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.To
 	err = r.Client.Patch(ctx, claim, client.MergeFromWithOptions(g.Claim, client.MergeFromWithOptimisticLock{}))
 	switch {

@@ -21,13 +21,15 @@
 //	its class does not let it grow      blocked
 //	its own holdfast.dev/max-size       blocked
 //	holds it to less, or is no size
-//	the policy's budget is spent        blocked until it goes on
+//	the policy's budget is spent, or    blocked until it goes on
+//	without one EC2's, for EBS
 //	refused a moment ago                blocked, with what was said: a guardrail, a quota
 //	else                                asked to grow
 //
-// All claims of a template go to one size. Only spec.resources.requests.storage is
-// patched, with the resourceVersion that was judged, so no data is lost on any
-// branch. The budget counts the growth as one by hand. What becomes of the template
+// All claims of a template go to one size. Only spec.resources.requests.storage and the record of modifications are
+// patched, in one patch and with the resourceVersion that was judged: no data is lost
+// on any branch, and no crash keeps the budget from counting the growth, as one by
+// hand. What becomes of the template
 // is up to the policy (controllers/template). Events on the set tell when growth
 // begins, what blocks it, and when it is over; each once.
 package declared

@@ -129,8 +129,8 @@ func Decide(now time.Time, r Rules, c Claim, sample *usage.Sample, h History) De
 	if !c.Mounted || c.Block { // whoever tells of it tells of another time, or another volume
 		sample = nil
 	}
-	now = now.UTC().Add(time.Second - 1).Truncate(time.Second) // as it is kept
-	d.Record = seen(now, c, &d.History).until(now)
+	now = stamped(now)
+	d.Record = seen(now, c, &d.History).until(now).measured(h.Sample)
 	if !c.InFlight && c.Infeasible == Feasible && d.Record.open() {
 		d.Record, d.Completed = d.Record.done(now)
 		d.History.Fresh = 0
@@ -159,6 +159,11 @@ func Decide(now time.Time, r Rules, c Claim, sample *usage.Sample, h History) De
 		return d
 	}
 	return d.grow(now, r, c, base, limit, *sample, follows)
+}
+
+// stamped is a time as it is kept: in whole seconds, and not before it.
+func stamped(now time.Time) time.Time {
+	return now.UTC().Add(time.Second - 1).Truncate(time.Second)
 }
 
 // seen is the record with the changes since the last look, by whomever.
@@ -396,9 +401,13 @@ func (d Decision) spent(now time.Time, r Rules, urgent bool) *Note {
 	if allowed == 0 {
 		return &Note{v1alpha1.ReasonBudgetSpent, fmt.Sprintf("the budget of StoragePolicy %q is %d modifications in %d s%s: the claim grows when it is as full as that", r.Policy, r.Budget, int(r.Window.Seconds()), kept)}
 	}
+	budget := fmt.Sprintf("the budget of StoragePolicy %q is %d%s", r.Policy, r.Budget, kept)
+	if r.Policy == "" {
+		budget = fmt.Sprintf("EC2 takes no more than %d", r.Budget)
+	}
 	again := times[len(times)-allowed].Add(r.Window)
-	return &Note{v1alpha1.ReasonBudgetSpent, fmt.Sprintf("%d modifications of the volume within %d s, and the budget of StoragePolicy %q is %d%s: growth goes on at %s",
-		len(times), int(r.Window.Seconds()), r.Policy, r.Budget, kept, again.UTC().Format(time.RFC3339))}
+	return &Note{v1alpha1.ReasonBudgetSpent, fmt.Sprintf("%d modifications of the volume within %d s, and %s: growth goes on at %s",
+		len(times), int(r.Window.Seconds()), budget, again.UTC().Format(time.RFC3339))}
 }
 
 // refused says that the same patch was refused a moment ago.

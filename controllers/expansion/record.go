@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/usage"
 )
 
 // maxRecorded is how many modifications are kept: the largest budget there can be.
@@ -96,6 +97,19 @@ func (r *Record) until(now time.Time) *Record {
 			m.Done = &now
 		}
 	}
+	return next
+}
+
+// measured is the record with the size that the filesystem had before the newest
+// modification of the size, where that is not in it and the sample is from before it:
+// who asked for the modification need not have known.
+func (r *Record) measured(s usage.Sample) *Record {
+	m := r.newestSize()
+	if m == nil || m.Done != nil || m.FilesystemBytes != 0 || s.Bytes.Total == 0 || s.At.After(m.At) {
+		return r
+	}
+	next := &Record{RequestBytes: r.RequestBytes, Class: r.Class, Modifications: slices.Clone(r.Modifications)}
+	next.newestSize().FilesystemBytes = s.Bytes.Total
 	return next
 }
 
