@@ -4,6 +4,7 @@ package declared
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -235,4 +236,55 @@ func TestReconcile(t *testing.T) {
 	clock.SetTime(clock.Now().Add(24 * time.Hour))
 	resized()
 	says("a day later", look(), "data-pg-0 to 7Gi")
+	resized()
+
+	// One claim's trouble is not the other's, and what was not asked for is not said
+	// to have grown.
+	declare("data=8Gi")
+	r.Client = lags{Client: c, conflict: name(0).Name}
+	says("a claim that has changed since", look(), "data-pg-1 to 8Gi")
+	is("a claim that has changed since", "7Gi 8Gi")
+	resized()
+	says("and again", look())
+	declare("data=9Gi")
+	r.Client = lags{Client: c, fails: name(0).Name}
+	must(c.Get(ctx, client.ObjectKeyFromObject(set), set))
+	if _, err := r.Reconcile(ctx, set); err == nil || !strings.Contains(err.Error(), "the API server is away") {
+		t.Errorf("a patch that fails is answered with %v", err)
+	}
+	is("a patch that fails", "7Gi 9Gi")
+	r.Client = c
+	says("at last", look(), "data-pg-0 to 9Gi")
+	resized()
+	look()
+
+	// By its own labels a claim may be under another policy than its template.
+	claim := &corev1.PersistentVolumeClaim{}
+	must(c.Get(ctx, name(1), claim))
+	claim.Labels["tier"] = "small"
+	must(c.Update(ctx, claim))
+	must(c.Create(ctx, &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: v1alpha1.StoragePolicySpec{
+		Match:     v1alpha1.PolicyMatch{ClaimSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "small"}}},
+		Expansion: &v1alpha1.PolicyExpansion{MaxSize: resource.MustParse("9Gi")},
+	}}))
+	declare("data=10Gi")
+	says("a policy of its own", look(), "data-pg-0 to 10Gi", "claim data-pg-1: it is under StoragePolicy small, whose expansion.maxSize is 9Gi")
+	is("a policy of its own", "10Gi 9Gi")
+}
+
+// lags answers the patch of one claim with a conflict, as if it had changed since,
+// and that of another with an error.
+type lags struct {
+	client.Client
+	conflict, fails string
+}
+
+func (l lags) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	switch o.GetName() {
+	case l.conflict:
+		return apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), o.GetName(), errors.New("changed since"))
+	case l.fails:
+		return errors.New("the API server is away")
+	}
+	return l.Client.Patch(ctx, o, p, opts...)
 }

@@ -2,6 +2,7 @@ package declared
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -136,19 +137,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, set *appsv1.StatefulSet) (ct
 	}
 	plan := Decide(seen)
 	var grow []string
-	for _, g := range plan.Grow {
-		refused, err := r.grow(ctx, g)
+	var failed []error
+	for _, g := range plan.Grow { // one claim's failure does not stop the others
+		asked, refused, err := r.grow(ctx, g)
 		switch {
-		case err != nil:
-			return ctrl.Result{}, err
 		case refused != "":
 			plan.Problems = append(plan.Problems, fmt.Sprintf("claim %s: growing it to %s was refused: %s", g.Claim.Name, g.To.String(), refused))
-		default:
+		case asked:
 			grow = append(grow, fmt.Sprintf("%s to %s", g.Claim.Name, g.To.String()))
+		default:
+			failed = append(failed, err)
+			plan.Growing = append(plan.Growing, g.Claim.Name)
 		}
 	}
 	r.report(set, grow, plan)
-	if len(plan.Problems) > 0 {
+	if err := errors.Join(failed...); err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(plan.Problems) > 0 || len(plan.Growing) > 0 {
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
 	return ctrl.Result{}, nil
@@ -156,14 +162,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, set *appsv1.StatefulSet) (ct
 
 // observe reads what there is to plan by.
 func (r *Reconciler) observe(ctx context.Context, set *appsv1.StatefulSet) (Observed, error) {
-	seen := Observed{Set: set, Bounds: map[string]Bound{}, Blocked: map[string]string{}}
+	seen := Observed{Set: set, Bounds: map[string]Bound{}, Blocked: map[string]string{}, JustAsked: map[string]bool{}}
 	var err error
 	if seen.Claims, err = r.World.Claims(ctx, set.Namespace); err != nil {
 		return seen, err
 	}
 	sizes, _ := statefulset.Declared(set)
 	for template, size := range sizes {
-		p, doubt, err := statefulset.Growing(ctx, r.World, set, template)
+		p, _, err := statefulset.Growing(ctx, r.World, set, template)
 		if err != nil {
 			return seen, err
 		}
@@ -171,10 +177,8 @@ func (r *Reconciler) observe(ctx context.Context, set *appsv1.StatefulSet) (Obse
 			seen.Bounds[template] = Bound{Policy: p.Name, MaxSize: p.Expansion.MaxSize}
 		}
 		for _, c := range statefulset.ClaimsOf(set, template, seen.Claims) {
-			if seen.Blocked[c.Name] = doubt; doubt != "" {
-				continue
-			}
-			if seen.Blocked[c.Name], err = r.blocked(ctx, p, c, size); err != nil {
+			seen.JustAsked[c.Name] = expansion.JustModified(r.Clock.Now(), c)
+			if seen.Blocked[c.Name], err = r.blocked(ctx, c, size); err != nil {
 				return seen, err
 			}
 		}
@@ -182,13 +186,22 @@ func (r *Reconciler) observe(ctx context.Context, set *appsv1.StatefulSet) (Obse
 	return seen, nil
 }
 
-// blocked says why a claim cannot be asked to grow now; empty: it can.
-func (r *Reconciler) blocked(ctx context.Context, p *policy.Policy, c *corev1.PersistentVolumeClaim, size resource.Quantity) (string, error) {
+// blocked says why a claim cannot be asked to grow now; empty: it can. The policy
+// that bounds it is its own: by its labels and class that may be another than its
+// template's.
+func (r *Reconciler) blocked(ctx context.Context, c *corev1.PersistentVolumeClaim, size resource.Quantity) (string, error) {
 	name, class, err := r.World.ClassOfClaim(ctx, c.Annotations, &c.Spec)
 	if err != nil {
 		return "", err
 	}
+	p, doubt, err := statefulset.GrowingOf(ctx, r.World, c)
 	switch {
+	case err != nil:
+		return "", err
+	case doubt != "":
+		return doubt, nil
+	case p != nil && size.Cmp(p.Expansion.MaxSize) > 0:
+		return fmt.Sprintf("it is under StoragePolicy %s, whose expansion.maxSize is %s", p.Name, p.Expansion.MaxSize.String()), nil
 	case class == nil:
 		return fmt.Sprintf("its StorageClass %q is not there, and without it volumes do not grow", name), nil
 	case class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion:
@@ -226,27 +239,29 @@ func held(c *corev1.PersistentVolumeClaim, size resource.Quantity) string {
 	return ""
 }
 
-// grow asks for a size. What somebody refuses is no error of ours; nor is it one
-// that the claim has changed since: it is looked at again.
-func (r *Reconciler) grow(ctx context.Context, g Growth) (refused string, err error) {
+// grow asks for a size, and says whether it did. What somebody refuses is no error
+// of ours; nor is it one that the claim has changed since: it is looked at again.
+func (r *Reconciler) grow(ctx context.Context, g Growth) (asked bool, refused string, err error) {
 	claim := g.Claim.DeepCopy()
 	record, err := expansion.Recorded(r.Clock.Now(), g.Claim, g.To.Value())
 	if err != nil {
-		return "", fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return false, "", fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, v1alpha1.AnnotationModifications, record)
 	claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.To
 	err = r.Client.Patch(ctx, claim, client.MergeFromWithOptions(g.Claim, client.MergeFromWithOptimisticLock{}))
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
-		return "", nil
+	case err == nil:
+		return true, "", nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, "", nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.refused[claim.UID] = refusal{at: r.Clock.Now(), size: g.To.String(), why: err.Error()}
-		return err.Error(), nil
+		return false, err.Error(), nil
 	}
-	return "", fmt.Errorf("ask for %s of claim %s/%s: %w", g.To.String(), claim.Namespace, claim.Name, err)
+	return false, "", fmt.Errorf("ask for %s of claim %s/%s: %w", g.To.String(), claim.Namespace, claim.Name, err)
 }
 
 // maxNote is what the API server takes of an event's note, in bytes.

@@ -15,9 +15,13 @@
 //	being deleted, not bound            left alone
 //	asks for that size, or for more,    done: claims never shrink
 //	and has it
+//	the driver cannot give it that      blocked, until another size is declared: one
+//	                                    that is above what the claim has is asked for
 //	a change of it is under way         waited for
 //	a policy that cannot be read may    blocked
 //	be the one that bounds it
+//	above the maxSize of its own        blocked
+//	policy, by its labels and class
 //	its class does not let it grow      blocked
 //	its own holdfast.dev/max-size       blocked
 //	holds it to less, or is no size
@@ -26,7 +30,8 @@
 //	refused a moment ago                blocked, with what was said: a guardrail, a quota
 //	else                                asked to grow
 //
-// All claims of a template go to one size. Only spec.resources.requests.storage and the record of modifications are
+// All claims of a template go to one size, and one claim's failure does not stop the
+// others. Only spec.resources.requests.storage and the record of modifications are
 // patched, in one patch and with the resourceVersion that was judged: no data is lost
 // on any branch, and no crash keeps the budget from counting the growth, as one by
 // hand. What becomes of the template

@@ -24,6 +24,9 @@ type Observed struct {
 	// Blocked says by the name of a claim why it cannot be asked to grow now: its
 	// class, the budget, a refusal.
 	Blocked map[string]string
+	// JustAsked are claims by name of which what the driver says may still be about
+	// the size before.
+	JustAsked map[string]bool
 }
 
 // Bound is the most that a policy lets the claims of a template have.
@@ -68,11 +71,14 @@ func Decide(seen Observed) Plan {
 // judge judges one claim.
 func (p *Plan) judge(seen Observed, c *corev1.PersistentVolumeClaim, size resource.Quantity) {
 	asked, has := c.Spec.Resources.Requests[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
+	cannot := has.Cmp(asked) < 0 && statefulset.Infeasible(c)
 	switch {
 	case c.DeletionTimestamp != nil, c.Status.Phase != corev1.ClaimBound:
 	case asked.Cmp(size) >= 0 && has.Cmp(size) >= 0:
 		p.Done = append(p.Done, c.Name)
-	case has.Cmp(asked) < 0, statefulset.Resizing(c):
+	case cannot && asked.Cmp(size) == 0 && !seen.JustAsked[c.Name]:
+		p.Problems = append(p.Problems, fmt.Sprintf("claim %s: the driver says that its volume cannot grow from %s to %s (see the claim's events): declare another size", c.Name, has.String(), asked.String()))
+	case !cannot && (has.Cmp(asked) < 0 || statefulset.Resizing(c)), cannot && asked.Cmp(size) == 0:
 		p.Growing = append(p.Growing, c.Name)
 	case seen.Blocked[c.Name] != "":
 		p.Problems = append(p.Problems, fmt.Sprintf("claim %s: %s", c.Name, seen.Blocked[c.Name]))

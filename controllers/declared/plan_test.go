@@ -36,6 +36,12 @@ func claimOf(template string, ordinal int, size string) corev1.PersistentVolumeC
 	return c
 }
 
+// cannot has a claim ask for a size that the driver has given up on.
+func cannot(c *corev1.PersistentVolumeClaim, size string) {
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	c.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
+}
+
 func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		why      string
@@ -66,7 +72,13 @@ func TestDecide(t *testing.T) {
 		"attributes": {"no change on top of another", "data=20Gi", func(o *Observed) {
 			o.Claims[0].Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyingVolume, Status: corev1.ConditionTrue}}
 		}, "data-pg-1=20Gi", "data-pg-0", "", ""},
-		"class": {"nobody has taken it up yet, and may at any moment", "data=20Gi", func(o *Observed) { o.Claims[0].Spec.VolumeAttributesClassName = ptr.To("fast") }, "data-pg-1=20Gi", "data-pg-0", "", ""},
+		"class":              {"nobody has taken it up yet, and may at any moment", "data=20Gi", func(o *Observed) { o.Claims[0].Spec.VolumeAttributesClassName = ptr.To("fast") }, "data-pg-1=20Gi", "data-pg-0", "", ""},
+		"cannot":             {"the user has to know", "data=20Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "data-pg-1=20Gi", "", "", "claim data-pg-0: the driver says that its volume cannot grow from 10Gi to 20Gi"},
+		"cannot, just asked": {"what is said may be about the size before", "data=20Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi"); o.JustAsked["data-pg-0"] = true }, "data-pg-1=20Gi", "data-pg-0", "", ""},
+		"cannot, now less":   {"Kubernetes lets the request come down", "data=15Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "data-pg-0=15Gi data-pg-1=15Gi", "", "", ""},
+		"cannot, now more":   {"its user knows best", "data=25Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "data-pg-0=25Gi data-pg-1=25Gi", "", "", ""},
+		"cannot, blocked":    {"that is growth as well", "data=15Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi"); o.Blocked["data-pg-0"] = "the budget is spent" }, "data-pg-1=15Gi", "", "", "claim data-pg-0: the budget is spent"},
+		"cannot, taken back": {"it has what is declared", "data=10Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "", "", "data-pg-0 data-pg-1", ""},
 		"infeasible": {"the resizer is not done with it", "data=20Gi", func(o *Observed) {
 			o.Claims[0].Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
 		}, "data-pg-1=20Gi", "data-pg-0", "", ""},
@@ -76,7 +88,7 @@ func TestDecide(t *testing.T) {
 		"scaled in": {"it has no Pod", "data=20Gi", func(o *Observed) { o.Set.Spec.Replicas = ptr.To[int32](1) }, "data-pg-0=20Gi", "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := Observed{Set: setOfTwo(tc.declares), Bounds: map[string]Bound{}, Blocked: map[string]string{}}
+			seen := Observed{Set: setOfTwo(tc.declares), Bounds: map[string]Bound{}, Blocked: map[string]string{}, JustAsked: map[string]bool{}}
 			for _, of := range []string{"data", "wal"} {
 				size := map[string]string{"data": "10Gi", "wal": "2Gi"}[of]
 				seen.Claims = append(seen.Claims, claimOf(of, 0, size), claimOf(of, 1, size))

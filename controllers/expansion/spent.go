@@ -52,3 +52,11 @@ func recordOf(now time.Time, object *corev1.PersistentVolumeClaim) (*Record, err
 	now = stamped(now)
 	return seen(now, c, &History{}).until(now), nil
 }
+
+// JustModified says whether a claim was asked for another size so short a while ago
+// that what its status says may still be about the one before.
+func JustModified(now time.Time, c *corev1.PersistentVolumeClaim) bool {
+	record, err := parseRecord(c.Annotations)
+	m := record.newestSize()
+	return err == nil && m != nil && now.Sub(m.At) < answerWithin
+}

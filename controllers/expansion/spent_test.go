@@ -92,8 +92,11 @@ func TestRecorded(t *testing.T) {
 	if again := Decide(now.Add(2*time.Minute), rulesOf("tier", policyOf("50Gi"), ""), asked, used("9980Mi", 90), d.History); again.Record != d.Record {
 		t.Errorf("it is written anew at each look: %s", again.Record)
 	}
+	if !JustModified(now.Add(time.Minute), c) || JustModified(now.Add(answerWithin), c) {
+		t.Errorf("it was asked for at %v", asked.Record.newest().At)
+	}
 	c.Annotations[v1alpha1.AnnotationModifications] = "x"
-	if _, err := Recorded(now, c, 20*gib); err == nil {
+	if _, err := Recorded(now, c, 20*gib); err == nil || JustModified(now, c) {
 		t.Errorf("what cannot be read is written over: %v", err)
 	}
 }

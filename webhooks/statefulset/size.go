@@ -210,11 +210,18 @@ func isSibling(set *appsv1.StatefulSet, template string, c *corev1.PersistentVol
 // sizeAhead is the size that a claim has or comes to: what it asks for, or what it
 // has where the driver found that impossible. A new claim could not have it either.
 func sizeAhead(c *corev1.PersistentVolumeClaim) resource.Quantity {
-	switch c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] {
-	case corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimNodeResizeInfeasible:
+	if Infeasible(c) {
 		return c.Status.Capacity[corev1.ResourceStorage]
 	}
 	return c.Spec.Resources.Requests[corev1.ResourceStorage]
+}
+
+// Infeasible says whether the driver has given up on the size that a claim asks for.
+// Then Kubernetes lets another one be asked for, above what the claim has.
+// https://kubernetes.io/docs/concepts/storage/persistent-volumes/#recovering-from-failure-when-expanding-volumes
+func Infeasible(c *corev1.PersistentVolumeClaim) bool {
+	of := c.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+	return of == corev1.PersistentVolumeClaimControllerResizeInfeasible || of == corev1.PersistentVolumeClaimNodeResizeInfeasible
 }
 
 // ClaimsOf are the claims of a set's template, by their stamp, whose ordinals it
