@@ -66,6 +66,10 @@ func (c Copy) At() time.Time {
 	return c.Cut
 }
 
+// At is the time that a snapshot stands for, as Copy.At has it: also one of a
+// driver that does not tell when it cuts.
+func At(s *snapshotv1.VolumeSnapshot) time.Time { return Of(s, 0, time.Time{}).At() }
+
 // Of reads a snapshot. readyWithin is how long it may take to become ready.
 func Of(s *snapshotv1.VolumeSnapshot, readyWithin time.Duration, now time.Time) Copy {
 	c := Copy{

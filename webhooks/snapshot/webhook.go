@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/copies"
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/webhooks/admit"
 	"github.com/holdfast-dev/holdfast/webhooks/claim"
@@ -190,7 +191,7 @@ func Class(r *v1alpha1.SnapshotClassRules, class *snapshotv1.VolumeSnapshotClass
 //	 at the same time and comes first by name     exemptions do not pick the other
 //	else                                         a breach, which the override annotation lets through
 func (h *Webhook) deletion(ctx context.Context, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) ([]policy.Finding, error) {
-	if snap.DeletionTimestamp != nil || of.Namespace.Terminating || !isReady(snap) || snap.Status.CreationTime.Before(&source.CreationTimestamp) {
+	if snap.DeletionTimestamp != nil || of.Namespace.Terminating || !world.IsReady(snap) || copies.At(snap).Before(source.CreationTimestamp.Time) {
 		return nil, nil
 	}
 	ready, err := h.World.ReadySnapshots(ctx, snap.Namespace, source.Name)
@@ -218,12 +219,8 @@ func (h *Webhook) deletion(ctx context.Context, policies []*policy.Policy, snap 
 // outlives says whether a snapshot is one that lets another go. Of two that were
 // cut at the same time only one vouches for the other, or both could go at once.
 func outlives(other, s *snapshotv1.VolumeSnapshot) bool {
-	if other.Status.CreationTime.Equal(s.Status.CreationTime) {
-		return other.Name < s.Name
+	if a, b := copies.At(other), copies.At(s); !a.Equal(b) {
+		return a.After(b)
 	}
-	return s.Status.CreationTime.Before(other.Status.CreationTime)
-}
-
-func isReady(s *snapshotv1.VolumeSnapshot) bool {
-	return s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse && s.Status.CreationTime != nil
+	return other.Name < s.Name
 }

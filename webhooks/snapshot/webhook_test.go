@@ -76,6 +76,13 @@ func cut(name string, at time.Time) *snapshotv1.VolumeSnapshot {
 	return s
 }
 
+// untold is one of a driver that does not tell when it cuts.
+func untold(name string, asked time.Time) *snapshotv1.VolumeSnapshot {
+	s := cut(name, time.Unix(0, 0))
+	s.CreationTimestamp = metav1.NewTime(asked)
+	return s
+}
+
 func policyOf(spec v1alpha1.StoragePolicySpec) *v1alpha1.StoragePolicy {
 	return &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "databases"}, Spec: spec}
 }
@@ -114,6 +121,7 @@ func TestDeletion(t *testing.T) {
 		"same time":     {"one of them stays", []*snapshotv1.VolumeSnapshot{cut("b", ago(time.Minute)), cut("a", ago(time.Minute)), cut("c", ago(time.Minute))}, []string{"a"}},
 		"earlier claim": {"it holds nothing of this claim", []*snapshotv1.VolumeSnapshot{cut("a", ago(time.Hour+time.Second))}, nil},
 		"as the claim":  {"it may hold what the claim began with", []*snapshotv1.VolumeSnapshot{cut("a", ago(time.Hour))}, []string{"a"}},
+		"no cut told":   {"the driver does not tell when it cuts, which is stored as the epoch: the object's time stands for it", []*snapshotv1.VolumeSnapshot{untold("b", ago(2*time.Minute)), untold("a", ago(time.Minute)), untold("c", ago(3*time.Minute))}, []string{"a"}},
 		"not ready":     {"nothing is lost by it", []*snapshotv1.VolumeSnapshot{func() *snapshotv1.VolumeSnapshot { s := cut("a", ago(0)); s.Status.ReadyToUse = ptr(false); return s }()}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,10 +36,15 @@ func (w *World) ReadySnapshots(ctx context.Context, namespace, claim string) ([]
 		return nil, fmt.Errorf("list snapshots of claim %s/%s: %w", namespace, claim, err)
 	}
 	var ready []snapshotv1.VolumeSnapshot
-	for _, s := range list.Items {
-		if s.DeletionTimestamp == nil && s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse && s.Status.CreationTime != nil {
-			ready = append(ready, s)
+	for i := range list.Items {
+		if s := &list.Items[i]; s.DeletionTimestamp == nil && IsReady(s) {
+			ready = append(ready, *s)
 		}
 	}
 	return ready, nil
+}
+
+// IsReady says whether a claim can be made from a snapshot.
+func IsReady(s *snapshotv1.VolumeSnapshot) bool {
+	return s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
 }

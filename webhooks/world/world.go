@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/internal/copies"
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 )
@@ -206,8 +207,8 @@ func (w *World) Claims(ctx context.Context, namespace string) ([]corev1.Persiste
 // the name has none of the old one's data. Zero: there is none.
 func NewestCut(snapshots []snapshotv1.VolumeSnapshot, claim *corev1.PersistentVolumeClaim) time.Time {
 	var newest time.Time
-	for _, s := range snapshots {
-		if cut := s.Status.CreationTime.Time; !cut.Before(claim.CreationTimestamp.Time) && cut.After(newest) {
+	for i := range snapshots {
+		if cut := copies.At(&snapshots[i]); !cut.Before(claim.CreationTimestamp.Time) && cut.After(newest) {
 			newest = cut
 		}
 	}
