@@ -50,8 +50,8 @@ func TestWebhooksHoldNothingUp(t *testing.T) {
 		strict++
 		checkStrict(t, w, byName[strings.Replace(name, ".strict.", ".", 1)])
 	}
-	if strict != 6 {
-		t.Errorf("%d webhooks fail without an answer, want 6: claims, StatefulSets, their scale, snapshots, their schedules, namespaces", strict)
+	if strict != 7 {
+		t.Errorf("%d webhooks fail without an answer, want 7: claims, StatefulSets, their scale, snapshots, groups of them, their schedules, namespaces", strict)
 	}
 	if opened != 1 {
 		t.Errorf("%d webhooks fail without an answer where a namespace is strict no longer, want 1", opened)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -141,6 +142,20 @@ func (p place) readySnapshot() *snapshotv1.VolumeSnapshot {
 	s.Status = &snapshotv1.VolumeSnapshotStatus{
 		ReadyToUse: ptr(true), CreationTime: ptr(metav1.NewTime(time.Now().Add(time.Minute))), BoundVolumeSnapshotContentName: ptr("content-" + p.id),
 	}
+	return s
+}
+
+// group is a VolumeGroupSnapshot, and member a ready snapshot that was cut with it.
+func (p place) group() *groupv1.VolumeGroupSnapshot {
+	g := &groupv1.VolumeGroupSnapshot{}
+	g.Namespace, g.Name, g.Labels = p.namespace, "group", letOff
+	g.Spec.Source.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"row": p.id}}
+	return g
+}
+
+func (p place) member() *snapshotv1.VolumeSnapshot {
+	s := p.readySnapshot()
+	s.Status.VolumeGroupSnapshotName = ptr("group")
 	return s
 }
 
@@ -386,6 +401,8 @@ func rowsOfEnds() []row {
 		{rule: v1alpha1.RuleDeletion, op: opDelete, what: "a namespace with a claim", holds: protects, there: with(held), object: func(p place) client.Object { return p.theNamespace() }, says: append(missing, "/claim")},
 		{rule: v1alpha1.RuleDeletion, op: opDelete, what: "a set that deletes its claims", holds: protects, there: with(first, second), object: deleting, says: append(missing, "/data-pg-0", "/data-pg-1")},
 		{rule: v1alpha1.RuleDeletion, op: opDelete, what: "the newest snapshot of a claim", holds: protects, there: with(held), object: func(p place) client.Object { return p.readySnapshot() }, says: []string{"the deletion of snapshot", "/copy", "the newest ready one"}},
+		{rule: v1alpha1.RuleDeletion, op: opDelete, what: "the group of the newest snapshot of a claim", holds: protects, there: with(held, func(p place) client.Object { return p.member() }),
+			object: func(p place) client.Object { return p.group() }, says: []string{"the deletion of snapshot", "/copy with VolumeGroupSnapshot group", "the newest ready one"}},
 		{rule: v1alpha1.RuleDeletion, op: opDelete, what: "a claim that only an override lets go", holds: v1alpha1.Guardrails{Deletion: &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectAlways, Allow: v1alpha1.AllowOverrideOnly}},
 			object: func(p place) client.Object { return p.claim("1Gi", nil) }, says: []string{"the deletion of claim", "/claim", "not overridden"}},
 		{rule: v1alpha1.RuleDeletion, op: opDelete, what: "a claim that its set lets go, which a Pod controls", holds: v1alpha1.Guardrails{Deletion: &v1alpha1.DeletionRules{Protect: v1alpha1.ProtectAlways, Allow: v1alpha1.AllowOverrideOnly}},

@@ -33,16 +33,18 @@ func Add(mgr ctrl.Manager, w *world.World, registry prometheus.Registerer, hooks
 // handlers are the judges by path.
 func handlers(log logr.Logger, w *world.World, a world.Authorizer, r admit.Reporter, hooks bool) map[string]http.Handler {
 	claims := &claim.Webhook{World: w, Authorizer: a, SizeOf: statefulset.SizeOf}
+	copies := &snapshot.Webhook{World: w, Authorizer: a}
 	byPath := map[string]http.Handler{}
 	for path, judge := range map[string]admit.Judge{
-		"/validate/claims":            claims.Validate,
-		"/default/claims":             claims.Default,
-		"/validate/statefulsets":      (&statefulset.Webhook{World: w}).Validate,
-		"/validate/storageclasses":    (&storageclass.Webhook{World: w}).Validate,
-		"/validate/volumesnapshots":   (&snapshot.Webhook{World: w, Authorizer: a}).Validate,
-		"/validate/namespaces":        (&namespace.Webhook{World: w, Authorizer: a}).Validate,
-		"/validate/storagepolicies":   (&storagepolicy.Webhook{World: w}).Validate,
-		"/validate/snapshotschedules": (&snapshotschedule.Webhook{World: w, Authorizer: a, Hooks: hooks}).Validate,
+		"/validate/claims":               claims.Validate,
+		"/default/claims":                claims.Default,
+		"/validate/statefulsets":         (&statefulset.Webhook{World: w}).Validate,
+		"/validate/storageclasses":       (&storageclass.Webhook{World: w}).Validate,
+		"/validate/volumesnapshots":      copies.Validate,
+		"/validate/volumegroupsnapshots": copies.ValidateGroup,
+		"/validate/namespaces":           (&namespace.Webhook{World: w, Authorizer: a}).Validate,
+		"/validate/storagepolicies":      (&storagepolicy.Webhook{World: w}).Validate,
+		"/validate/snapshotschedules":    (&snapshotschedule.Webhook{World: w, Authorizer: a, Hooks: hooks}).Validate,
 	} {
 		byPath[path] = admit.Handler(log.WithName(path), judge, r)
 	}

@@ -1,12 +1,24 @@
-// Package snapshot judges VolumeSnapshots.
+// Package snapshot judges VolumeSnapshots and VolumeGroupSnapshots.
 //
-//	CREATE   snapshotClass.deletionPolicy   of the class that it names, or of the default class
+//	CREATE   snapshotClass.deletionPolicy   of the class that it names, or of the default class;
+//	                                        of a member of a group: of the group's class
 //	UPDATE   snapshotClass.deletionPolicy   where it is given another class, which it can be
 //	                                        until the snapshot-controller has begun
 //	DELETE   deletion                       the newest ready snapshot of a protected claim stays:
 //	                                        it is what would let the claim go, or its last good copy
 //	any      the override annotation        is written only by who may override, and so are
 //	         labels                         that let a protected snapshot off by an exemption
+//
+// A VolumeGroupSnapshot takes its members along, and the driver is told to delete
+// them all before the snapshot-controller asks for the deletion of the first one
+// (external-snapshotter v8.7, processGroupSnapshotWithDeletionTimestamp). What is
+// to stay must hold the group back, and a member that a group takes along has no
+// data any more that could be held back:
+//
+//	a group is deleted               each member is judged as if it were deleted itself
+//	a member of a group that is      let through: it was judged with its group
+//	 being deleted is deleted
+//	a snapshot of such a group       vouches for no other one
 package snapshot
 
 import (
@@ -17,6 +29,7 @@ import (
 	"slices"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +42,7 @@ import (
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
-// Webhook judges VolumeSnapshots.
+// Webhook judges VolumeSnapshots and VolumeGroupSnapshots.
 type Webhook struct {
 	World      *world.World
 	Authorizer world.Authorizer
@@ -47,18 +60,11 @@ func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answe
 	}
 	snap.Namespace = req.Namespace
 	policies, err := h.World.Policies(ctx)
-	if err != nil || len(policies) == 0 || snap.Spec.Source.PersistentVolumeClaimName == nil {
+	if err != nil || len(policies) == 0 {
 		return admit.Answer{}, err
 	}
-	source, err := h.World.Claim(ctx, snap.Namespace, *snap.Spec.Source.PersistentVolumeClaimName)
+	source, of, err := h.source(ctx, snap)
 	if err != nil || source == nil { // without its claim no policy is about it
-		return admit.Answer{}, err
-	}
-	_, of, err := claim.Look(ctx, h.World, source)
-	if err != nil {
-		return admit.Answer{}, err
-	}
-	if err := h.nameDriver(ctx, source, &of); err != nil {
 		return admit.Answer{}, err
 	}
 	var answer admit.Answer
@@ -74,6 +80,22 @@ func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answe
 		answer.Forbidden, err = h.mayOverride(ctx, req, policies, snap, source, of)
 	}
 	return answer, err
+}
+
+// source is the claim that a snapshot is of; nil: there is none.
+func (h *Webhook) source(ctx context.Context, snap *snapshotv1.VolumeSnapshot) (*corev1.PersistentVolumeClaim, policy.Claim, error) {
+	if snap.Spec.Source.PersistentVolumeClaimName == nil {
+		return nil, policy.Claim{}, nil
+	}
+	source, err := h.World.Claim(ctx, snap.Namespace, *snap.Spec.Source.PersistentVolumeClaimName)
+	if err != nil || source == nil {
+		return nil, policy.Claim{}, err
+	}
+	_, of, err := claim.Look(ctx, h.World, source)
+	if err == nil {
+		err = h.nameDriver(ctx, source, &of)
+	}
+	return source, of, err
 }
 
 // nameDriver fills in the driver of a claim that has no class, which its volume
@@ -142,17 +164,34 @@ func Findings(ctx context.Context, w *world.World, policies []*policy.Policy, sn
 	if !slices.ContainsFunc(policies, about) {
 		return nil, nil
 	}
-	class, err := w.SnapshotClass(ctx, snap.Spec.VolumeSnapshotClassName, of.Provisioner)
+	judge, err := classOf(ctx, w, snap, of)
 	if err != nil {
 		return nil, err
 	}
 	var found []policy.Finding
 	for _, p := range policies {
 		if about(p) {
-			found = append(found, p.Findings(Class(p.Guardrails.SnapshotClass, class), snap.Labels, of.Namespace, w.Now())...)
+			found = append(found, p.Findings(judge(p.Guardrails.SnapshotClass), snap.Labels, of.Namespace, w.Now())...)
 		}
 	}
 	return found, nil
+}
+
+// classOf looks up what a snapshot's content is made by, to judge it. A member of
+// a group has no class of its own, and its content has the policy of the group's.
+func classOf(ctx context.Context, w *world.World, snap *snapshotv1.VolumeSnapshot, of policy.Claim) (func(*v1alpha1.SnapshotClassRules) []policy.Breach, error) {
+	if snap.Spec.VolumeSnapshotClassName == nil {
+		group, err := w.GroupSnapshot(ctx, snap.Namespace, copies.GroupOf(snap))
+		if err != nil {
+			return nil, err
+		}
+		if group != nil {
+			class, err := w.GroupClass(ctx, group)
+			return func(r *v1alpha1.SnapshotClassRules) []policy.Breach { return GroupClass(r, group.Name, class) }, err
+		}
+	}
+	class, err := w.SnapshotClass(ctx, snap.Spec.VolumeSnapshotClassName, of.Provisioner)
+	return func(r *v1alpha1.SnapshotClassRules) []policy.Breach { return Class(r, class) }, err
 }
 
 // changed judges the class of a snapshot where it is another than it was.
@@ -175,22 +214,48 @@ func Class(r *v1alpha1.SnapshotClassRules, class *snapshotv1.VolumeSnapshotClass
 	if r == nil || class == nil || string(class.DeletionPolicy) == r.DeletionPolicy {
 		return nil
 	}
+	return breach(r, "spec.volumeSnapshotClassName", class.Name, string(class.DeletionPolicy))
+}
+
+// GroupClass judges the class of a VolumeGroupSnapshot, by its name; nil is one
+// that does not exist.
+func GroupClass(r *v1alpha1.SnapshotClassRules, group string, class *groupv1.VolumeGroupSnapshotClass) []policy.Breach {
+	if r == nil || class == nil || string(class.DeletionPolicy) == r.DeletionPolicy {
+		return nil
+	}
+	return breach(r, "spec.volumeGroupSnapshotClassName of VolumeGroupSnapshot "+group, class.Name, string(class.DeletionPolicy))
+}
+
+func breach(r *v1alpha1.SnapshotClassRules, field, class, has string) []policy.Breach {
 	return []policy.Breach{{
-		Rule: v1alpha1.RuleSnapshotClass, Field: "spec.volumeSnapshotClassName",
-		Found:  fmt.Sprintf("%q, whose deletionPolicy is %s", class.Name, class.DeletionPolicy),
+		Rule: v1alpha1.RuleSnapshotClass, Field: field,
+		Found:  fmt.Sprintf("%q, whose deletionPolicy is %s", class, has),
 		Wanted: "a class whose deletionPolicy is " + r.DeletionPolicy, Todo: "name another class",
 	}}
 }
 
-// deletion judges the deletion of a snapshot by the protection of its claim.
+// deletion judges the deletion of a snapshot by the protection of its claim. One
+// that goes with its group was judged with it.
+func (h *Webhook) deletion(ctx context.Context, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) ([]policy.Finding, error) {
+	found, err := h.lost(ctx, policies, snap, source, of)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	if goes, err := h.goesWithGroup(ctx, snap); err != nil || goes {
+		return nil, err
+	}
+	return found, nil
+}
+
+// lost judges what would be lost with a snapshot.
 //
-//	it is not ready, or being deleted already    nothing is lost by it
+//	it is not ready, or being deleted already    nothing
 //	it was cut before the claim was made         it is of an earlier claim of the name
 //	the claim's namespace is being deleted       was judged with the namespace
 //	another ready one is newer, or was cut       let through by a policy whose
 //	 at the same time and comes first by name     exemptions do not pick the other
 //	else                                         a breach, which the override annotation lets through
-func (h *Webhook) deletion(ctx context.Context, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) ([]policy.Finding, error) {
+func (h *Webhook) lost(ctx context.Context, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) ([]policy.Finding, error) {
 	if snap.DeletionTimestamp != nil || of.Namespace.Terminating || !world.IsReady(snap) || copies.At(snap).Before(source.CreationTimestamp.Time) {
 		return nil, nil
 	}

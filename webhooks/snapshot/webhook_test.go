@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/copies"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/webhooks/admit"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
@@ -36,13 +38,15 @@ var now = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 func webhook(t *testing.T, objects ...client.Object) *Webhook {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, groupv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&snapshotv1.VolumeSnapshot{}, "spec.source.persistentVolumeClaimName", func(o client.Object) []string {
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&snapshotv1.VolumeSnapshot{}, snapshots.ByClaim, func(o client.Object) []string {
 		return []string{*o.(*snapshotv1.VolumeSnapshot).Spec.Source.PersistentVolumeClaimName}
+	}).WithIndex(&snapshotv1.VolumeSnapshot{}, snapshots.ByGroup, func(o client.Object) []string {
+		return []string{copies.GroupOf(o.(*snapshotv1.VolumeSnapshot))}
 	}).Build()
 	return &Webhook{World: &world.World{Cache: c, Live: c, Index: snapshots.NewIndex(indexed{}), Clock: clocktesting.NewFakePassiveClock(now)}, Authorizer: world.Authorizer{Client: nobody{}}}
 }

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
@@ -79,7 +80,7 @@ func (w *World) Namespace(ctx context.Context, name string) (policy.Namespace, e
 // Class is a class by its name; nil where there is none. It is only to be read.
 func (w *World) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
 	class := &storagev1.StorageClass{}
-	if there, err := w.look(ctx, "StorageClass", name, class); err != nil || !there {
+	if there, err := w.look(ctx, "StorageClass", types.NamespacedName{Name: name}, class); err != nil || !there {
 		return nil, err
 	}
 	return class, nil
@@ -93,26 +94,26 @@ func (w *World) AttributesClass(ctx context.Context, name *string) (*storagev1.V
 		return nil, nil
 	}
 	class := &storagev1.VolumeAttributesClass{}
-	if there, err := w.look(ctx, "VolumeAttributesClass", *name, class); err != nil || !there {
+	if there, err := w.look(ctx, "VolumeAttributesClass", types.NamespacedName{Name: *name}, class); err != nil || !there {
 		return nil, err
 	}
 	return class, nil
 }
 
-// look looks a class up. One that the informer does not have is read live, and
-// not again for a while where there is none, nor where the cluster does not have
-// the kind: what names a missing class is tried again and again.
-func (w *World) look(ctx context.Context, kind, name string, class client.Object) (there bool, err error) {
-	kindAbsent, absent := "the kind "+kind, kind+" "+name
+// look looks a class or a group of snapshots up. One that the informer does not
+// have is read live, and not again for a while where there is none, nor where the
+// cluster does not have the kind: what names a missing one is tried again and again.
+func (w *World) look(ctx context.Context, kind string, key types.NamespacedName, o client.Object) (there bool, err error) {
+	kindAbsent, absent := "the kind "+kind, kind+" "+key.String()
 	if w.absent.has(kindAbsent, w.Now()) {
 		return false, nil
 	}
-	err = w.Cache.Get(ctx, types.NamespacedName{Name: name}, class, client.UnsafeDisableDeepCopy)
+	err = w.Cache.Get(ctx, key, o, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		if w.absent.has(absent, w.Now()) {
 			return false, nil
 		}
-		err = w.Live.Get(ctx, types.NamespacedName{Name: name}, class)
+		err = w.Live.Get(ctx, key, o)
 	}
 	switch {
 	case err == nil:
@@ -124,7 +125,7 @@ func (w *World) look(ctx context.Context, kind, name string, class client.Object
 		w.absent.add(kindAbsent, w.Now())
 		return false, nil
 	}
-	return false, fmt.Errorf("look up %s %s: %w", kind, name, err)
+	return false, fmt.Errorf("look up %s %s: %w", kind, strings.TrimPrefix(key.String(), "/"), err)
 }
 
 // DefaultClass is the class that the API server gives to claims that name none:
@@ -179,8 +180,11 @@ func (w *World) ClassOfClaim(ctx context.Context, annotations map[string]string,
 	}
 }
 
-// Claim is a claim by its name; nil where there is none.
+// Claim is a claim by its name; nil where there is none, or no name.
 func (w *World) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	if name == "" { // the snapshot-controller leaves it empty where it finds no volume
+		return nil, nil
+	}
 	claim := &corev1.PersistentVolumeClaim{}
 	err := w.get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {
