@@ -6,11 +6,13 @@
 //	record    what is to be undone is written down, before anything is begun
 //	before    the hooks run, in order, Pod by Pod. One that fails ends this step:
 //	          onError Fail goes on to undo, Continue to the next hook
-//	create    the copies are asked for, marked as Pending
+//	create    the copies are asked for, marked as Pending, for as long as the Pods
+//	          may stay frozen
 //	await     until all are cut, or maxFreezeSeconds have passed since the first hook
 //	undo      the hooks of after run in each Pod in which one of before was begun
-//	mark      the copies are marked: Yes where all hooks of before had run and the
-//	          cut was seen before undo began, else No
+//	mark      the copies are marked: Yes where all hooks of before had run, the copy
+//	          was made by create and its cut was seen before undo began, else No: one
+//	          that was there before, or whose creation had no clear answer
 //	erase     the record goes
 //
 // The record is a ConfigMap in the manager's own namespace. It is not on the

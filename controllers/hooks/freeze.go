@@ -26,6 +26,9 @@ const (
 	// firstWait doubles with every pass over what is left to undo, to longestWait.
 	firstWait   = time.Second
 	longestWait = time.Minute
+	// leastCreate is how long the copies may be asked for where the hooks of before
+	// took all the time there is.
+	leastCreate = time.Second
 )
 
 // kind is what a step of a freeze does.
@@ -50,7 +53,7 @@ type step struct {
 	kind kind
 	// command is what to run.
 	command Command
-	// within bounds run and await, and is how long to wait.
+	// within bounds run, create and await, and is how long to wait.
 	within time.Duration
 	// copies are to be waited for.
 	copies []string
@@ -63,7 +66,7 @@ type step struct {
 // outcome is how a step ended.
 type outcome struct {
 	err error
-	// made are the copies that were asked for, after create.
+	// made are the copies that are known to have been made by create.
 	made []string
 	// cut are the copies that are cut, after await.
 	cut []string
@@ -84,10 +87,11 @@ type freezing struct {
 	next   int       // of freeze.Before
 	since  time.Time // the first hook of before
 	begun  map[types.UID]bool
-	left   []undo // of after
-	pass   int    // over left
-	in     int    // of left
-	made   []string
+	left   []undo   // of after
+	pass   int      // over left
+	in     int      // of left
+	asked  []string // copies that may have been made
+	made   []string // copies that were
 	marked bool
 	marks  map[string]string
 	// unheeded: a hook of before failed, with onError Continue.
@@ -111,7 +115,7 @@ func begin(f Freeze) *freezing { return &freezing{freeze: f, begun: map[types.UI
 
 // takeUp is a freeze of which there is a record, and that nobody goes on with.
 func takeUp(after []Command, copies []string) *freezing {
-	f := &freezing{freeze: Freeze{Copies: copies, After: after}, made: copies, begun: map[types.UID]bool{}}
+	f := &freezing{freeze: Freeze{Copies: copies, After: after}, asked: copies, begun: map[types.UID]bool{}}
 	for _, c := range after {
 		f.begun[c.PodUID] = true
 	}
@@ -129,6 +133,8 @@ func (f *freezing) step(now time.Time) step {
 	case undoRun:
 		c := f.left[f.in].command
 		return step{kind: run, command: c, within: c.timeout(), lasting: true}
+	case create:
+		return step{kind: create, within: max(f.until(now), leastCreate)}
 	case await:
 		return step{kind: await, copies: f.made, within: f.until(now)}
 	case mark:
@@ -152,7 +158,8 @@ func (f *freezing) saw(now time.Time, o outcome) {
 	switch f.at {
 	case record:
 		if o.err != nil {
-			f.failed, f.at = fmt.Sprintf("what to undo cannot be written down, so no hook is run: %v", o.err), over
+			// It may have been written all the same.
+			f.failed, f.at = fmt.Sprintf("what to undo cannot be written down, so no hook is run: %v", o.err), erase
 			return
 		}
 		f.since = now
@@ -160,7 +167,7 @@ func (f *freezing) saw(now time.Time, o outcome) {
 	case run:
 		f.ran(now, o.err)
 	case create:
-		f.made = o.made
+		f.asked, f.made = f.freeze.Copies, o.made
 		if len(f.made) == 0 {
 			f.undoing(nil)
 			return
@@ -245,7 +252,7 @@ func (f *freezing) goBefore(now time.Time) {
 // undoing begins to undo, with what was seen to be cut until now.
 func (f *freezing) undoing(cut []string) {
 	f.marks = map[string]string{}
-	for _, name := range f.made {
+	for _, name := range f.asked {
 		f.marks[name] = v1alpha1.NotQuiesced
 		if slices.Contains(cut, name) && !f.unheeded {
 			f.marks[name] = v1alpha1.Quiesced

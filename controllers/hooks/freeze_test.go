@@ -29,7 +29,9 @@ type play struct {
 	takes   func(c Command) time.Duration
 	cut     func(name string) bool // within the time that is waited
 	refuses func(name string) bool
-	writes  error // of the record
+	loses   func(name string) bool // the answer that a copy was made
+	writes  error                  // of the record
+	written bool                   // the record is stored all the same
 	marking func() error
 }
 
@@ -37,10 +39,10 @@ type play struct {
 func (p *play) do(f *freezing, s step) outcome {
 	switch s.kind {
 	case record:
-		if p.writes != nil {
-			return outcome{err: p.writes}
+		if p.writes == nil || p.written {
+			p.record = &Record{Copies: f.freeze.Copies, After: f.freeze.After}
 		}
-		p.record = &Record{Copies: f.freeze.Copies, After: f.freeze.After}
+		return outcome{err: p.writes}
 	case run:
 		p.did = append(p.did, s.command.Hook+" "+s.command.Pod)
 		if p.takes != nil {
@@ -52,7 +54,9 @@ func (p *play) do(f *freezing, s step) outcome {
 		for _, name := range f.freeze.Copies {
 			if !p.refuses(name) {
 				p.copies[name] = v1alpha1.QuiescedPending
-				made = append(made, name)
+				if !p.loses(name) {
+					made = append(made, name)
+				}
 			}
 		}
 		p.did = append(p.did, "create")
@@ -104,7 +108,7 @@ func (p *play) carry(t *testing.T, f *freezing, steps int) (ended bool) {
 func newPlay() *play {
 	return &play{
 		now: time.Unix(0, 0), copies: map[string]string{}, ends: func(Command) error { return nil }, cut: func(string) bool { return true },
-		refuses: func(string) bool { return false }, marking: func() error { return nil },
+		refuses: func(string) bool { return false }, loses: func(string) bool { return false }, marking: func() error { return nil },
 	}
 }
 
@@ -141,17 +145,19 @@ func TestFreeze(t *testing.T) {
 		flaw   string
 		notes  int
 	}{
-		"good":         {why: "each once, in order", did: all, marks: "Yes Yes"},
-		"no record":    {why: "nothing is begun that could not be undone", world: func(p *play) { p.writes = errDown }, failed: "cannot be written down"},
-		"first fails":  {why: "a Pod in which nothing was begun is left alone", world: func(p *play) { p.ends = when("before[0]", "p", ErrRan) }, did: "before[0] p, after[0] p, after[1] p", failed: "hook before[0] in container", notes: 1},
-		"second fails": {why: "what ran is undone, what failed too", world: func(p *play) { p.ends = when("before[0]", "q", errDown) }, did: "before[0] p, before[0] q, after[0] p, after[1] p, after[0] q", failed: "the node does not answer", notes: 1},
-		"not heeded":   {why: "the copies are made and say so", world: func(p *play) { p.ends = when("before[1]", "p", ErrRan) }, did: all, marks: "No No", flaw: "before[1]", notes: 1},
+		"good":          {why: "each once, in order", did: all, marks: "Yes Yes"},
+		"no record":     {why: "nothing is begun that could not be undone", world: func(p *play) { p.writes = errDown }, failed: "cannot be written down"},
+		"a lost answer": {why: "a record that was stored all the same is not left behind", world: func(p *play) { p.writes, p.written = errDown, true }, failed: "cannot be written down"},
+		"first fails":   {why: "a Pod in which nothing was begun is left alone", world: func(p *play) { p.ends = when("before[0]", "p", ErrRan) }, did: "before[0] p, after[0] p, after[1] p", failed: "hook before[0] in container", notes: 1},
+		"second fails":  {why: "what ran is undone, what failed too", world: func(p *play) { p.ends = when("before[0]", "q", errDown) }, did: "before[0] p, before[0] q, after[0] p, after[1] p, after[0] q", failed: "the node does not answer", notes: 1},
+		"not heeded":    {why: "the copies are made and say so", world: func(p *play) { p.ends = when("before[1]", "p", ErrRan) }, did: all, marks: "No No", flaw: "before[1]", notes: 1},
 		"nowhere": {why: "a selector that picks nothing is a failure", freeze: func(f *Freeze) {
 			f.Before[1] = Before{Command: Command{Hook: "before[0]"}, Cannot: "its podSelector matches no running Pod"}
 		}, did: "before[0] p, after[0] p, after[1] p", failed: "matches no running Pod", notes: 1},
 		"one is late":     {why: "what was cut in time is quiesced", world: func(p *play) { p.cut = func(name string) bool { return name == "b" } }, did: all, marks: "No Yes", flaw: "maxFreezeSeconds (30)"},
 		"all are late":    {why: "the Pods are let go all the same", world: func(p *play) { p.cut = func(string) bool { return false } }, did: all, marks: "No No", flaw: "maxFreezeSeconds (30)"},
 		"one is refused":  {why: "it stops no other", world: func(p *play) { p.refuses = func(name string) bool { return name == "a" } }, did: all, marks: " Yes"},
+		"answer is lost":  {why: "nobody knows when it was cut, and it is not left as Pending", world: func(p *play) { p.loses = func(name string) bool { return name == "a" } }, did: all, marks: "No Yes"},
 		"all are refused": {why: "there is nothing to wait for", world: func(p *play) { p.refuses = func(string) bool { return true } }, did: all},
 		"too slow": {why: "no hook begins after the time", world: func(p *play) { p.takes = func(Command) time.Duration { return 9 * time.Second } },
 			freeze: func(f *Freeze) { f.MaxFreeze = 15 * time.Second; f.Before[2].Continue = false }, did: "before[0] p, before[0] q, after[0] p, after[1] p, after[0] q", failed: "maxFreezeSeconds (15) had passed", notes: 1},
@@ -188,6 +194,19 @@ func TestFreeze(t *testing.T) {
 				t.Errorf("%s: the Pods are frozen for %v, and nothing takes time", tc.why, frozen)
 			}
 		})
+	}
+}
+
+// TestCreationIsBounded: an API server that does not answer keeps no Pod frozen.
+func TestCreationIsBounded(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 12 * time.Second: 18 * time.Second, 40 * time.Second: leastCreate} {
+		p, f := newPlay(), begin(two())
+		for f.at != create {
+			f.saw(p.now, p.do(f, f.step(p.now)))
+		}
+		if s := f.step(p.now.Add(took)); s.kind != create || s.within != want {
+			t.Errorf("after %v of 30 s the copies are asked for within %v, want %v", took, s.within, want)
+		}
 	}
 }
 
@@ -236,6 +255,7 @@ func TestUndoneWhateverHappens(t *testing.T) {
 		p.takes = func(Command) time.Duration { return time.Duration(random.IntN(12)) * time.Second }
 		p.cut = func(string) bool { return random.IntN(4) > 0 }
 		p.refuses = func(string) bool { return random.IntN(6) == 0 }
+		p.loses = func(string) bool { return random.IntN(6) == 0 }
 		p.marking = func() error {
 			if random.IntN(5) == 0 {
 				return errDown

@@ -1,14 +1,13 @@
 package hooks
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -33,13 +32,14 @@ type Record struct {
 	Owner  Owner     `json:"schedule"`
 	Copies []string  `json:"copies"`
 	After  []Command `json:"after"`
+	// name is that of its ConfigMap.
+	name string
 }
 
-// nameOf is the name of a record: one for each set of copies, whose names tell
-// the run.
-func nameOf(r *Record) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", r.Owner.Namespace, r.Copies))
-	return "hooks-" + hex.EncodeToString(sum[:12])
+// newRecord is the record of a freeze. Each has a name of its own: what is left of
+// an earlier try at the same copies, whose answer was lost, stands in no way.
+func newRecord(owner Owner, freeze Freeze) Record {
+	return Record{Owner: owner, Copies: freeze.Copies, After: freeze.After, name: "hooks-" + string(uuid.NewUUID())}
 }
 
 // configMap is a record as it is stored.
@@ -49,14 +49,14 @@ func (r *Record) configMap(namespace string) (*corev1.ConfigMap, error) {
 		return nil, fmt.Errorf("write down what to undo: %w", err)
 	}
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nameOf(r), Labels: map[string]string{labelRecord: recordHooks}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: r.name, Labels: map[string]string{labelRecord: recordHooks}},
 		Data:       map[string]string{recordKey: string(raw)},
 	}, nil
 }
 
 // readRecord reads a record that was stored.
 func readRecord(stored *corev1.ConfigMap) (*Record, error) {
-	r := &Record{}
+	r := &Record{name: stored.Name}
 	if err := json.Unmarshal([]byte(stored.Data[recordKey]), r); err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s tells what to undo and cannot be read, see to the Pods by hand and delete it: %w", stored.Namespace, stored.Name, err)
 	}

@@ -74,10 +74,11 @@ type Result struct {
 }
 
 // Freeze asks for copies between the hooks of a freeze. create asks for them, with
-// annotations that they must carry, and answers which were made. It comes back
-// once the hooks of after have run, or what is left of them is in good hands.
+// annotations that they must carry, and answers which were made by that: one that
+// was there before may have been cut before. It comes back once the hooks of after
+// have run, or what is left of them is in good hands.
 func (r *Runner) Freeze(ctx context.Context, owner Owner, freeze Freeze, create func(context.Context, map[string]string) []string) Result {
-	task := &task{runner: r, record: Record{Owner: owner, Copies: freeze.Copies, After: freeze.After}, create: create}
+	task := &task{runner: r, record: newRecord(owner, freeze), create: create}
 	lasting, why := r.take(task.pods(freeze.Before), owner)
 	if why != "" {
 		return Result{Failed: why}
@@ -245,6 +246,8 @@ func (t *task) do(ctx context.Context, s step) outcome {
 	case run:
 		return outcome{err: t.runner.o.Run(ctx, s.command, s.within)}
 	case create:
+		ctx, cancel := context.WithTimeout(ctx, s.within)
+		defer cancel()
 		return outcome{made: t.create(ctx, map[string]string{v1alpha1.AnnotationQuiesced: v1alpha1.QuiescedPending})}
 	case await:
 		return t.await(ctx, s.copies, s.within)
@@ -271,7 +274,7 @@ func (t *task) write(ctx context.Context) error {
 
 func (t *task) erase(ctx context.Context) error {
 	stored := &corev1.ConfigMap{}
-	stored.Namespace, stored.Name = t.runner.o.Namespace, nameOf(&t.record)
+	stored.Namespace, stored.Name = t.runner.o.Namespace, t.record.name
 	return client.IgnoreNotFound(t.runner.o.Client.Delete(ctx, stored))
 }
 

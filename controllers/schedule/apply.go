@@ -59,9 +59,10 @@ type ask struct {
 	object client.Object // as planned
 	claims []copies.GroupClaim
 	group  bool
-	create func(context.Context, client.Object) error
-	// outcome is nil where the object is there.
+	create func(context.Context, client.Object) (fresh bool, err error)
+	// outcome is nil where the object is there, fresh where it was not before.
 	outcome error
+	fresh   bool
 }
 
 // booked is under what a claim of it is booked.
@@ -92,7 +93,7 @@ func (a *ask) do(ctx context.Context, annotations map[string]string) {
 		maps.Copy(all, annotations)
 		want.SetAnnotations(all)
 	}
-	a.outcome = a.create(ctx, want)
+	a.fresh, a.outcome = a.create(ctx, want)
 }
 
 // asks are the objects of a plan.
@@ -107,9 +108,9 @@ func (r *Reconciler) asks(plan Plan) []*ask {
 	}
 	for i := range plan.Groups {
 		g := &plan.Groups[i]
-		all = append(all, &ask{object: &g.Object, claims: g.Claims, group: true, create: func(ctx context.Context, want client.Object) error {
+		all = append(all, &ask{object: &g.Object, claims: g.Claims, group: true, create: func(ctx context.Context, want client.Object) (bool, error) {
 			if err := r.labelClaims(ctx, want, g.Claims); err != nil {
-				return err
+				return false, err
 			}
 			return r.ask(ctx, want)
 		}})
@@ -134,13 +135,13 @@ func (r *Reconciler) askAll(ctx context.Context, s *v1alpha1.SnapshotSchedule, a
 	return nil
 }
 
-// ask creates a copy or a group. One that is there and is the same one is as
-// good; a stranger of its name is left alone.
-func (r *Reconciler) ask(ctx context.Context, want client.Object) error {
+// ask creates a copy or a group; fresh: it was not there before. One that is there
+// and is the same one is as good; a stranger of its name is left alone.
+func (r *Reconciler) ask(ctx context.Context, want client.Object) (fresh bool, err error) {
 	key := client.ObjectKeyFromObject(want)
-	err := r.client.Create(ctx, want.DeepCopyObject().(client.Object))
+	err = r.client.Create(ctx, want.DeepCopyObject().(client.Object))
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return err == nil, err
 	}
 	kind := "VolumeSnapshot"
 	there := client.Object(&snapshotv1.VolumeSnapshot{})
@@ -148,14 +149,14 @@ func (r *Reconciler) ask(ctx context.Context, want client.Object) error {
 		kind, there = "VolumeGroupSnapshot", &groupv1.VolumeGroupSnapshot{}
 	}
 	if err := r.live.Get(ctx, key, there); err != nil {
-		return fmt.Errorf("read %s %s, which is there already: %w", kind, key.Name, err)
+		return false, fmt.Errorf("read %s %s, which is there already: %w", kind, key.Name, err)
 	}
 	for _, label := range []string{v1alpha1.LabelSchedule, v1alpha1.LabelClaimUID, v1alpha1.LabelSlot} {
 		if has, should := there.GetLabels()[label], want.GetLabels()[label]; has != should {
-			return fmt.Errorf("a %s %s is there already and is not this schedule's: its label %s is %q, want %q; delete or rename it", kind, key.Name, label, has, should)
+			return false, fmt.Errorf("a %s %s is there already and is not this schedule's: its label %s is %q, want %q; delete or rename it", kind, key.Name, label, has, should)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // stillRefused are the claims that are not asked for yet since the last time was

@@ -58,7 +58,8 @@ func (r *Reconciler) freeze(ctx context.Context, owner hooks.Owner, freeze hooks
 		for _, name := range freeze.Copies {
 			group.Go(func() error {
 				a := byName[name]
-				if a.do(ctx, annotations); a.outcome == nil {
+				// One that was there may have been cut before these hooks ran.
+				if a.do(ctx, annotations); a.fresh {
 					mu.Lock()
 					defer mu.Unlock()
 					made = append(made, name)
