@@ -19,7 +19,7 @@
 //	                   the caps of cluster, class and volume leave room
 //	                   it was not refused a moment ago: 5 seconds to 5 minutes
 //	not asked for    the claim was made after the slot
-//	                 catchUp None: the run was late to begin with
+//	                 catchUp None: nobody looked within a minute of its time
 //
 // With consistency Group or BestEffortGroup claims that a running Pod mounts are
 // one unit: they have one place in the jitter, wait for each other, and are asked

@@ -173,7 +173,7 @@ type run struct {
 	// jitter spreads claims over this time; deadline is when a claim's copy comes
 	// too late, counted from its place; zero: never.
 	jitter, deadline time.Duration
-	// late: catchUp forbids to begin it.
+	// late: nobody looked when it was due, and catchUp forbids to begin it now.
 	late bool
 }
 
@@ -191,7 +191,7 @@ func (p *planner) bySchedule() {
 		jitter:   min(time.Duration(spec.JitterSeconds)*time.Second, p.seen.Cron.Next(at).Sub(at)/2),
 		deadline: time.Duration(spec.StartingDeadlineSeconds) * time.Second,
 	}
-	r.late = spec.CatchUp == v1alpha1.CatchUpNone && !p.runs[r.slot] && p.now.Sub(at) > r.jitter+lateAfter
+	r.late = spec.CatchUp == v1alpha1.CatchUpNone && !p.runs[r.slot] && p.now.Sub(at) > r.jitter+lateAfter && !p.begun(at)
 	asked, over := p.claims(r)
 	if !over {
 		return
@@ -200,6 +200,13 @@ func (p *planner) bySchedule() {
 		p.missed(1, at)
 	}
 	p.plan.LastScheduleTime = at
+}
+
+// begun says whether somebody has looked since a run was due: what it lacks is
+// then held up by something, and was not missed.
+func (p *planner) begun(at time.Time) bool {
+	next := p.seen.Status.NextScheduleTime
+	return next != nil && next.After(at)
 }
 
 // missedBefore counts the runs between two instants of which there is no copy,

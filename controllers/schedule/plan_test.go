@@ -107,7 +107,7 @@ func (p *play) lookAt(now time.Time, dieAfter int) Plan {
 	if !plan.LastScheduleTime.IsZero() {
 		st.LastScheduleTime = &metav1.Time{Time: plan.LastScheduleTime}
 	}
-	st.MissedSlots, st.LastRunToken = plan.MissedSlots, plan.LastRunToken
+	st.MissedSlots, st.LastRunToken, st.NextScheduleTime = plan.MissedSlots, plan.LastRunToken, moment(plan.NextScheduleTime)
 	return plan
 }
 
@@ -305,6 +305,20 @@ func TestCatchUpNoneGoesOnWithWhatItBegan(t *testing.T) {
 	p.lookAt(today("11:00:00"), 1) // killed after the first
 	p.look("11:20:00")
 	p.want("a run that began is not made up for, it is gone on with", "a 20270505T110000Z at 11:00", "b 20270505T110000Z at 11:20")
+}
+
+// A run that is held up was looked at when it was due. It waits within
+// startingDeadlineSeconds, as with catchUp Latest; nobody has missed it.
+func TestCatchUpNoneWaitsForWhatStandsInTheWay(t *testing.T) {
+	spec := hourly()
+	spec.CatchUp = v1alpha1.CatchUpNone
+	p := newPlay(t, spec, "09:30:00", "a")
+	p.readyAfter = 65 * time.Minute // under Forbid
+	p.every("09:30:00", "11:10:00")
+	p.want("the run of 11:00 waits for the copy before it", "a 20270505T100000Z at 10:00", "a 20270505T110000Z at 11:05")
+	if n := p.seen.Status.MissedSlots; n != 0 {
+		t.Errorf("%d runs are counted as missed", n)
+	}
 }
 
 func TestARunWithSomeCopiesIsNotMissed(t *testing.T) {
