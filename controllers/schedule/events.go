@@ -107,10 +107,11 @@ func news(old v1alpha1.SnapshotScheduleStatus, c v1alpha1.ClaimSnapshots) (reaso
 	return reason, true
 }
 
-// failedCopy is the name of the VolumeSnapshot that a message of Report is about.
+// failedCopy is the copy that a message of Report about one that failed begins
+// with, by kind and name.
 func failedCopy(c v1alpha1.ClaimSnapshots) string {
-	name, _, _ := strings.Cut(strings.TrimPrefix(c.Message, failedPrefix), " ")
-	return name
+	words := strings.SplitN(c.Message, " ", 3)
+	return strings.Join(words[:min(len(words), 2)], " ")
 }
 
 // tellInvalid tells of a stored spec that cannot be acted on.

@@ -93,6 +93,7 @@ func TestGroups(t *testing.T) {
 		"one claim":           {"a group of one is a group", g, set[:1], pods, nil, []string{"group data-0 of ga"}},
 		"not mounted":         {"EC2 takes volumes of an instance", g, set, pods[:1], nil, []string{"NotMounted data-1", "NotMounted log-1", "group data-0+log-0 of ga"}},
 		"not mounted, best":   {"by itself", b, set, pods[:1], nil, []string{"group data-0+log-0 of ga", "single data-1", "single log-1"}},
+		"not mounted, no way": {"there is no class to copy it by itself, and that is told", b, []string{"data-1/a/ga/"}, nil, nil, []string{"NotMounted data-1"}},
 		"no class, best":      {"a series for each replica", b, []string{"data-0/a//sa", "log-0/a//sa", "data-1/a//sa"}, pods, nil, []string{"series data-0+log-0", "single data-1"}},
 		"two drivers":         {"a group each", g, []string{"data-0/a/ga/", "log-0/b/gb/"}, pods, nil, []string{"group data-0 of ga", "group log-0 of gb"}},
 		"shared claim":        {"a claim is in one group", g, set, []string{"n1:data-0,log-0", "n1:log-0,data-1,log-1"}, nil, []string{"group data-0+data-1+log-0+log-1 of ga"}},

@@ -322,6 +322,9 @@ func (p *planner) stands(u unit) (reason v1alpha1.ClaimReason, why string, until
 	if u.loose && p.seen.Spec.Consistency == v1alpha1.GroupCopies {
 		return v1alpha1.ClaimNotMounted, "no running Pod mounts the claim, and with consistency Group a group is what a Pod mounts", p.now.Add(lookAgain)
 	}
+	if c := u.claims[0]; !u.whole && c.Class == "" { // it is loose, and its driver has a class of groups alone
+		return v1alpha1.ClaimNotMounted, fmt.Sprintf("no running Pod mounts the claim, so it is of no group, and driver %s has no VolumeSnapshotClass by which it could be copied by itself", c.Driver), p.now.Add(lookAgain)
+	}
 	for _, c := range u.claims {
 		if why, until = p.hindered(c, u); why == "" {
 			continue

@@ -217,8 +217,14 @@ func mildness(t v1alpha1.ClaimSnapshots) int {
 	return 0
 }
 
-// failedPrefix begins the message about a copy that failed, before its name.
-const failedPrefix = "VolumeSnapshot "
+// kindAndName is a copy for people: as long as a group has no members, it is
+// the group itself.
+func kindAndName(c copies.Copy) string {
+	if c.Whole && c.Name == c.With {
+		return "VolumeGroupSnapshot " + c.Name
+	}
+	return "VolumeSnapshot " + c.Name
+}
 
 // trouble says what is wrong with a claim's newest copy, or that it is missing.
 // judged is the newest one that is ready or has failed: one that is only being
@@ -230,7 +236,7 @@ func (f Found) trouble(c Candidate, newest, judged copies.Copy, done bool) *v1al
 	switch {
 	case judged.State == copies.Failed:
 		t.Reason = v1alpha1.ClaimFailed
-		t.Message = fmt.Sprintf(failedPrefix+"%s was not ready by %s (readyDeadlineSeconds %d), and no later one is ready; the snapshot-controller says: %s", judged.Name,
+		t.Message = fmt.Sprintf("%s was not ready by %s (readyDeadlineSeconds %d), and no later one is ready; the snapshot-controller says: %s", kindAndName(judged),
 			judged.Deadline.UTC().Format(time.RFC3339), f.Seen.Spec.ReadyDeadlineSeconds, cmp.Or(judged.LastError, "nothing"))
 	case !done && !last.IsZero() && newest.Asked.Before(last) && !c.Claim.CreationTimestamp.After(last):
 		t.Reason = v1alpha1.ClaimMissed
@@ -241,7 +247,7 @@ func (f Found) trouble(c Candidate, newest, judged copies.Copy, done bool) *v1al
 		}
 	case newest.NotQuiesced:
 		t.Reason = v1alpha1.ClaimNotQuiesced
-		t.Message = fmt.Sprintf(failedPrefix+"%s was cut while its Pods were not quiesced: a hook of before failed (onError Continue), or the cut came after hooks.maxFreezeSeconds; see the events of the schedule", newest.Name)
+		t.Message = fmt.Sprintf("%s was cut while its Pods were not quiesced: a hook of before failed (onError Continue), or the cut came after hooks.maxFreezeSeconds; see the events of the schedule", kindAndName(newest))
 	default:
 		return nil
 	}

@@ -89,6 +89,12 @@ func TestReportOfTrouble(t *testing.T) {
 		"C06 never ready": {"the copy failed, and what the controller said is told", func(p *play, f *Found) {
 			f.Seen.Copies = []copies.Copy{{Name: "s2", ClaimUID: "a", State: copies.Failed, Asked: today("11:00:00"), LastError: "no such volume"}, {Name: "s1", ClaimUID: "a", State: copies.Ready, Asked: today("10:00:00")}}
 		}, v1alpha1.ClaimFailed, "VolumeSnapshot s2 was not ready", true},
+		"a group that is never cut": {"it has no VolumeSnapshots to look at", func(p *play, f *Found) {
+			f.Seen.Copies = []copies.Copy{{Name: "g", With: "g", Whole: true, ClaimUID: "a", State: copies.Failed, Asked: today("11:00:00"), LastError: "volumes of two instances"}}
+		}, v1alpha1.ClaimFailed, "VolumeGroupSnapshot g was not ready", true},
+		"a member that is never ready": {"it is a VolumeSnapshot", func(p *play, f *Found) {
+			f.Seen.Copies = []copies.Copy{{Name: "m", With: "g", Whole: true, ClaimUID: "a", State: copies.Failed, Asked: today("11:00:00")}}
+		}, v1alpha1.ClaimFailed, "VolumeSnapshot m was not ready", true},
 		"C06 one succeeds": {"the newest copy is what counts", func(p *play, f *Found) {
 			f.Seen.Copies = []copies.Copy{{Name: "s2", ClaimUID: "a", State: copies.Failed, Asked: today("10:00:00")}, {Name: "s1", ClaimUID: "a", State: copies.Ready, Asked: today("11:00:00")}}
 		}, "", "", false},

@@ -19,7 +19,10 @@ import (
 // later, and once for each stretch of refusals.
 func TestTroubleIsToldOnce(t *testing.T) {
 	failed := func(name, says string) v1alpha1.ClaimSnapshots {
-		return v1alpha1.ClaimSnapshots{UID: "a", Reason: v1alpha1.ClaimFailed, Message: failedPrefix + name + " was not ready by noon: " + says}
+		return v1alpha1.ClaimSnapshots{UID: "a", Reason: v1alpha1.ClaimFailed, Message: "VolumeSnapshot " + name + " was not ready by noon: " + says}
+	}
+	group := func(name string) v1alpha1.ClaimSnapshots {
+		return v1alpha1.ClaimSnapshots{UID: "a", Reason: v1alpha1.ClaimFailed, Message: "VolumeGroupSnapshot " + name + " was not ready by noon: x"}
 	}
 	refused := func(says string) v1alpha1.ClaimSnapshots {
 		return v1alpha1.ClaimSnapshots{UID: "a", Reason: v1alpha1.ClaimRefused, Message: says}
@@ -32,6 +35,8 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		"failed":                {nil, failed("s1", "x"), true},
 		"failed, other error":   {[]v1alpha1.ClaimSnapshots{failed("s1", "x")}, failed("s1", "y"), false},
 		"the next failed":       {[]v1alpha1.ClaimSnapshots{failed("s1", "x")}, failed("s12", "x"), true},
+		"the next group failed": {[]v1alpha1.ClaimSnapshots{group("g1")}, group("g2"), true},
+		"the same group":        {[]v1alpha1.ClaimSnapshots{group("g1")}, group("g1"), false},
 		"refused":               {[]v1alpha1.ClaimSnapshots{failed("s1", "x")}, refused("quota"), true},
 		"refused, other reason": {[]v1alpha1.ClaimSnapshots{refused("quota, used 3")}, refused("quota, used 4"), false},
 		"of another claim":      {[]v1alpha1.ClaimSnapshots{{UID: "b", Reason: v1alpha1.ClaimRefused}}, refused("quota"), true},
