@@ -89,6 +89,7 @@ func TestSchedules(t *testing.T) {
 	t.Run("hooks not enabled", testHooksNotEnabled)
 	t.Run("groups", testGroups)
 	t.Run("left labels", testLeftLabels)
+	t.Run("marks that are refused", testRefusedMarks)
 	t.Run("groups with hooks", testHookedGroup)
 	t.Run("running", testRunning)
 	t.Run("kinds", testKinds) // the last one: it takes the CRDs away

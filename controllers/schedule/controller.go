@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -117,15 +118,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{RequeueAfter: placeWait}, nil
 		}
 	}
-	found, err := r.run(ctx, now, s, ready)
+	found, untended, err := r.run(ctx, now, s, ready)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	status := Report(now, s.Status, s.Generation, found)
-	return r.write(ctx, s, status, r.wait(now, found.Plan.NextLook), func() {
+	result, err := r.write(ctx, s, status, r.wait(now, found.Plan.NextLook), func() {
 		r.tell(s, status, found)
 		r.metrics.set(now, s, status, ready)
 	})
+	if err = errors.Join(err, untended); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
 }
 
 // idle writes the status of a schedule that is due and can do nothing. Its metrics
@@ -135,16 +140,17 @@ func (r *Reconciler) idle(ctx context.Context, now time.Time, s *v1alpha1.Snapsh
 	return r.write(ctx, s, status, 0, func() { r.metrics.set(now, s, status, ready) })
 }
 
-// run plans, and asks for the copies that are due.
-func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.SnapshotSchedule, ready *Ready) (Found, error) {
+// run plans, and asks for the copies that are due. untended is what could not be
+// done for groups: it is tried again, and the rest is told all the same.
+func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.SnapshotSchedule, ready *Ready) (found Found, untended, err error) {
 	key := client.ObjectKeyFromObject(s)
 	candidates, excluded, labelled, err := r.claims(ctx, s, ready.Target)
 	if err != nil {
-		return Found{}, err
+		return Found{}, nil, err
 	}
 	groups, err := r.groups(ctx, s)
 	if err != nil {
-		return Found{}, err
+		return Found{}, nil, err
 	}
 	seen := Observed{
 		Namespace: s.Namespace, Name: s.Name, UID: s.UID, Created: s.CreationTimestamp.Time,
@@ -153,7 +159,7 @@ func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.Snapsho
 	}
 	if NeedsPods(now, seen) {
 		if seen.Pods, err = r.pods(ctx, s.Namespace); err != nil {
-			return Found{}, err
+			return Found{}, nil, err
 		}
 	}
 	var plan Plan
@@ -168,20 +174,17 @@ func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.Snapsho
 		return nil
 	})
 	if err != nil {
-		return Found{}, err
+		return Found{}, nil, err
 	}
 	refused, err := r.create(ctx, s, plan)
 	if err != nil {
-		return Found{}, err
+		return Found{}, nil, err
 	}
-	until, err := r.tend(ctx, now, s, plan, groups, labelled)
-	if err != nil {
-		return Found{}, err
-	}
+	until, untended := r.tend(ctx, now, s, plan, groups, labelled)
 	if !until.IsZero() && (plan.NextLook.IsZero() || until.Before(plan.NextLook)) {
 		plan.NextLook = until
 	}
-	return Found{Seen: seen, Plan: plan, Excluded: excluded, Refused: append(refused, stillRefused(seen, now, refused)...)}, nil
+	return Found{Seen: seen, Plan: plan, Excluded: excluded, Refused: append(refused, stillRefused(seen, now, refused)...)}, untended, nil
 }
 
 // wait is after how long to look again.

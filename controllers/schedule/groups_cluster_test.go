@@ -241,6 +241,41 @@ func testLeftLabels(t *testing.T) {
 	}
 }
 
+// testRefusedMarks: a member that may not be marked, by whatever webhook, keeps
+// neither the others from their marks nor the status from being told.
+func testRefusedMarks(t *testing.T) {
+	ns := namespace(t, 2)
+	runningPod(t, ns, "pg-0", "data-0", "data-1")
+	s := byHand(t, ns, "once", grouping)
+	at := s.CreationTimestamp.Add(time.Second)
+	m := start(t, options{before: func(req *http.Request, _ string) error {
+		if req.Method == http.MethodPatch && strings.Contains(req.URL.Path, "/volumesnapshots/") && strings.HasSuffix(req.URL.Path, "data-0") {
+			return errors.New("refused")
+		}
+		return nil
+	}})
+	m.levelGroups(ns)
+	m.must(s, at)
+	groups := wholeOf(t, s)
+	if len(groups) != 1 {
+		t.Fatalf("%d groups, want 1", len(groups))
+	}
+	groupProgress(t, &groups[0], groupv1.VolumeGroupSnapshotStatus{BoundVolumeGroupSnapshotContentName: ptr.To("content-" + groups[0].Name)})
+	cutGroup(t, &groups[0], at, "data-0", "data-1")
+	for _, after := range []time.Duration{2 * time.Second, 3 * time.Second} {
+		m.levelGroups(ns)
+		if _, err := m.look(s, at.Add(after)); err == nil || !strings.Contains(err.Error(), "data-0") {
+			t.Errorf("what could not be marked is not tried again: %v", err)
+		}
+	}
+	if st := status(t, s); st.ReadyCount != 1 || st.PendingCount != 1 {
+		t.Errorf("the status counts %d ready and %d in the making, want one each: the member without marks counts as its group does", st.ReadyCount, st.PendingCount)
+	}
+	if _, marked := taken(t, s)["data-1"]; !marked {
+		t.Error("the other member is not marked")
+	}
+}
+
 // testHookedGroup: hooks wait for the cut of a group, and what they say of it comes
 // on its members.
 func testHookedGroup(t *testing.T) {

@@ -132,6 +132,20 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestMembersAgain: members are looked for soon, and a member that never comes does
+// not have its schedule looked at every two seconds for a day.
+func TestMembersAgain(t *testing.T) {
+	looks := 0
+	for ago := time.Duration(0); ago < 24*time.Hour; ago += membersAgain(ago) {
+		if looks++; ago < 10*time.Second && membersAgain(ago) > 3*time.Second {
+			t.Errorf("%v after the cut the next look is in %v", ago, membersAgain(ago))
+		}
+	}
+	if looks > 1500 {
+		t.Errorf("%d looks in a day for a member that does not come", looks)
+	}
+}
+
 // TestGroupObject: what is asked for, and that whoever asks asks for the same.
 func TestGroupObject(t *testing.T) {
 	seen := grouped(v1alpha1.GroupCopies, []string{"log-0/a/ga/", strings.Repeat("data-", 40) + "0/a/ga/"})

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,9 +21,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 )
 
-// membersWait is when a group is looked at again that is cut and has members that
-// the informer does not show yet.
-const membersWait = 2 * time.Second
+// When a group is looked at again that is cut and has members that the informer
+// does not show yet: ever later, since a member may never come.
+const (
+	membersSoon = 2 * time.Second
+	membersLate = time.Minute
+)
+
+// membersAgain is after how long to look for members of a group that was cut so
+// long ago.
+func membersAgain(ago time.Duration) time.Duration {
+	return min(max(ago/4, membersSoon), membersLate)
+}
 
 // groups are the VolumeGroupSnapshots that the schedule made.
 func (r *Reconciler) groups(ctx context.Context, s *v1alpha1.SnapshotSchedule) ([]groupv1.VolumeGroupSnapshot, error) {
@@ -62,12 +72,10 @@ func (r *Reconciler) patchMeta(ctx context.Context, o client.Object, metadata ma
 
 // tend does what groups need besides being created: members get their marks, and
 // claims lose the label of a group that has picked them. It answers when to look
-// again though nothing may tell; zero: no need.
+// again though nothing may tell; zero: no need. What is refused stops nothing else.
 func (r *Reconciler) tend(ctx context.Context, now time.Time, s *v1alpha1.SnapshotSchedule, plan Plan, groups []groupv1.VolumeGroupSnapshot, labelled []*corev1.PersistentVolumeClaim) (time.Time, error) {
-	if err := r.unlabel(ctx, s, plan, labelled); err != nil {
-		return time.Time{}, err
-	}
 	var again time.Time
+	errs := []error{r.unlabel(ctx, s, plan, labelled)}
 	within := time.Duration(s.Spec.ReadyDeadlineSeconds) * time.Second
 	for i := range groups {
 		g := &groups[i]
@@ -76,24 +84,34 @@ func (r *Reconciler) tend(ctx context.Context, now time.Time, s *v1alpha1.Snapsh
 		}
 		var members snapshotv1.VolumeSnapshotList
 		if err := r.client.List(ctx, &members, client.InNamespace(g.Namespace), client.MatchingFields{snapshots.ByGroup: g.Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return time.Time{}, fmt.Errorf("list the members of VolumeGroupSnapshot %s/%s: %w", g.Namespace, g.Name, err)
+			errs = append(errs, fmt.Errorf("list the members of VolumeGroupSnapshot %s/%s: %w", g.Namespace, g.Name, err))
+			continue
 		}
-		for name, marks := range MarksOf(g, members.Items, s.Spec.Template) {
-			metadata := map[string]any{"annotations": marks.Annotations}
-			if marks.Labels != nil {
-				metadata["labels"] = marks.Labels
-			}
-			member := &snapshotv1.VolumeSnapshot{}
-			member.Namespace, member.Name = g.Namespace, name
-			if err := r.patchMeta(ctx, member, metadata); client.IgnoreNotFound(err) != nil {
-				return time.Time{}, fmt.Errorf("mark VolumeSnapshot %s/%s of group %s: %w", g.Namespace, name, g.Name, err)
-			}
-		}
+		errs = append(errs, r.mark(ctx, s, g, members.Items))
 		if cut := copies.Cut(g); !cut.IsZero() && len(members.Items) < len(copies.ClaimsOf(g)) && now.Before(g.CreationTimestamp.Add(within)) {
-			again = now.Add(membersWait)
+			if at := now.Add(membersAgain(now.Sub(cut))); again.IsZero() || at.Before(again) {
+				again = at
+			}
 		}
 	}
-	return again, nil
+	return again, errors.Join(errs...)
+}
+
+// mark writes the marks that members of a group lack.
+func (r *Reconciler) mark(ctx context.Context, s *v1alpha1.SnapshotSchedule, g *groupv1.VolumeGroupSnapshot, members []snapshotv1.VolumeSnapshot) error {
+	var errs []error
+	for name, marks := range MarksOf(g, members, s.Spec.Template) {
+		metadata := map[string]any{"annotations": marks.Annotations}
+		if marks.Labels != nil {
+			metadata["labels"] = marks.Labels
+		}
+		member := &snapshotv1.VolumeSnapshot{}
+		member.Namespace, member.Name = g.Namespace, name
+		if err := r.patchMeta(ctx, member, metadata); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("mark VolumeSnapshot %s/%s of group %s: %w", g.Namespace, name, g.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // unlabel takes the labels of groups off claims. The API server is asked: a group
