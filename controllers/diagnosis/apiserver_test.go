@@ -4,6 +4,7 @@ package diagnosis
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -26,14 +27,22 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
+	"github.com/holdfast-dev/holdfast/internal/tally"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
-// indexed asks the API server what the manager asks its informers' indexes.
-type indexed struct{ client.Client }
+// indexed asks the API server what the manager asks its informers' indexes. Where
+// blind, it does not answer about Pods.
+type indexed struct {
+	client.Client
+	blind *bool
+}
 
 func (c indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, pods := list.(*corev1.PodList); pods && *c.blind {
+		return errors.New("no answer")
+	}
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
 	snaps, is := list.(*snapshotv1.VolumeSnapshotList)
@@ -49,6 +58,17 @@ func (c indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 		return ptr.Deref(s.Spec.Source.PersistentVolumeClaimName, "") != claim
 	})
 	return nil
+}
+
+// slow lets something happen whenever events are read.
+type slow struct {
+	client.Client
+	happens func()
+}
+
+func (s slow) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	s.happens()
+	return s.Client.List(ctx, list, opts...)
 }
 
 type all struct{}
@@ -155,8 +175,9 @@ func TestLook(t *testing.T) {
 	}
 
 	recorder := events.NewFakeRecorder(100)
+	blind, scrape := false, func() {}
 	d := New(Options{
-		World: &world.World{Cache: indexed{c}, Live: c, Clock: clk}, Kinds: all{}, Events: recorder, Clock: clk, Registry: prometheus.NewRegistry(),
+		World: &world.World{Cache: indexed{c, &blind}, Live: slow{c, func() { scrape() }}, Clock: clk}, Kinds: all{}, Events: recorder, Clock: clk, Registry: prometheus.NewRegistry(),
 	})
 	told := func() []string {
 		var lines []string
@@ -210,8 +231,29 @@ func TestLook(t *testing.T) {
 		t.Errorf("a minute later the same is told again:\n%s", strings.Join(again, "\n"))
 	}
 	clk.Step(tellAgain)
+	scraped := 0
+	scrape = func() {
+		scraped++
+		for what, g := range map[string]*tally.Gauge{"pending": d.instruments.pending, "terminating": d.instruments.terminating, "released": d.instruments.released, "idle": d.instruments.idle, "attachments": d.instruments.attachments} {
+			if testutil.CollectAndCount(g) == 0 {
+				t.Errorf("a scrape in the middle of a look sees nothing of %s", what)
+			}
+		}
+	}
 	if again := look(); len(again) != len(first) {
 		t.Errorf("an hour later %d events, want %d", len(again), len(first))
+	}
+	if scraped == 0 {
+		t.Error("no events were read: this shows nothing of a scrape in the middle")
+	}
+	blind = true
+	clk.Step(Every)
+	if err := d.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("Pods could not be read: %v", err)
+	}
+	blind = false
+	if n := testutil.ToFloat64(d.instruments.terminating.WithLabelValues("default", string(HeldByPod))); n != 1 {
+		t.Errorf("what holds a claim could not be looked up, and %v are counted, want 1 as before", n)
 	}
 	create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
 	if look(); testutil.CollectAndCount(d.instruments.attachments) != 0 {

@@ -96,9 +96,6 @@ func (d *Doctor) Start(ctx context.Context) error {
 
 // Look looks once.
 func (d *Doctor) Look(ctx context.Context) error {
-	for _, g := range d.instruments.gauges() {
-		g.Reset()
-	}
 	now := d.Clock.Now()
 	for uid, t := range d.told {
 		if now.Sub(t.at) >= tellAgain {
@@ -108,20 +105,23 @@ func (d *Doctor) Look(ctx context.Context) error {
 	return errors.Join(d.claims(ctx, now), d.volumes(ctx), d.attachments(ctx, now))
 }
 
-// claims counts claims that are stuck or idle.
+// claims counts claims that are stuck or idle. Where what surrounds one cannot be
+// looked up, those that are stuck stay counted as before: unknown is not well.
 func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 	var list corev1.PersistentVolumeClaimList
 	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list claims: %w", err)
 	}
+	idle, idleBytes := d.instruments.idle.Count(), d.instruments.idleBytes.Count()
+	pending, terminating := d.instruments.pending.Count(), d.instruments.terminating.Count()
 	asked := 0
 	users := map[string]map[string][]string{}
-	var failed []error
+	var unknown, failed []error
 	for i := range list.Items {
 		c := &list.Items[i]
 		if Idle(now, c) {
-			d.instruments.idle.WithLabelValues(c.Namespace).Inc()
-			d.instruments.idleBytes.WithLabelValues(c.Namespace).Add(float64(c.Status.Capacity.Storage().Value()))
+			idle.Add(1, c.Namespace)
+			idleBytes.Add(float64(c.Status.Capacity.Storage().Value()), c.Namespace)
 			continue
 		}
 		if Pending(now, c, Around{}) == nil && Terminating(now, c, Around{}) == nil {
@@ -129,11 +129,11 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 		}
 		around, err := d.around(ctx, c, users)
 		if err != nil {
-			failed = append(failed, err)
+			unknown = append(unknown, err)
 			continue
 		}
 		if stuck := Pending(now, c, around); stuck != nil {
-			d.instruments.pending.WithLabelValues(c.Namespace, string(stuck.Reason)).Inc()
+			pending.Add(1, c.Namespace, string(stuck.Reason))
 			if d.fresh(now, c.UID, stuck.Reason) {
 				if stuck.Reason == NotProvisioned && asked < askEach {
 					asked++
@@ -147,13 +147,19 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 			}
 		}
 		if stuck := Terminating(now, c, around); stuck != nil {
-			d.instruments.terminating.WithLabelValues(c.Namespace, string(stuck.Reason)).Inc()
+			terminating.Add(1, c.Namespace, string(stuck.Reason))
 			if d.fresh(now, c.UID, stuck.Reason) {
 				d.tell(c, "TerminatingTooLong", stuck)
 			}
 		}
 	}
-	return errors.Join(failed...)
+	idle.Show()
+	idleBytes.Show()
+	if len(unknown) == 0 {
+		pending.Show()
+		terminating.Show()
+	}
+	return errors.Join(append(failed, unknown...)...)
 }
 
 // around gathers what surrounds a claim that is stuck. users are the Pods of the
@@ -252,6 +258,7 @@ func (d *Doctor) volumes(ctx context.Context) error {
 	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list PersistentVolumes: %w", err)
 	}
+	released, bytes := d.instruments.released.Count(), d.instruments.releasedBytes.Count()
 	for i := range list.Items {
 		v := &list.Items[i]
 		if v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
@@ -261,9 +268,11 @@ func (d *Doctor) volumes(ctx context.Context) error {
 		if v.Spec.CSI != nil {
 			driver = v.Spec.CSI.Driver
 		}
-		d.instruments.released.WithLabelValues(driver).Inc()
-		d.instruments.releasedBytes.WithLabelValues(driver).Add(float64(v.Spec.Capacity.Storage().Value()))
+		released.Add(1, driver)
+		bytes.Add(float64(v.Spec.Capacity.Storage().Value()), driver)
 	}
+	released.Show()
+	bytes.Show()
 	return nil
 }
 
@@ -281,12 +290,13 @@ func (d *Doctor) attachments(ctx context.Context, now time.Time) error {
 	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list VolumeAttachments: %w", err)
 	}
+	count := d.instruments.attachments.Count()
 	for i := range list.Items {
 		a := &list.Items[i]
 		if names[a.Spec.NodeName] {
 			continue
 		}
-		d.instruments.attachments.WithLabelValues(a.Spec.Attacher).Inc()
+		count.Add(1, a.Spec.Attacher)
 		if now.Sub(a.CreationTimestamp.Time) < tooLong || !d.fresh(now, a.UID, "NodeGone") {
 			continue // the informer of nodes may lag
 		}
@@ -297,5 +307,6 @@ func (d *Doctor) attachments(ctx context.Context, now time.Time) error {
 		d.Events.Eventf(a, nil, corev1.EventTypeWarning, "NodeGone", "Diagnose",
 			"node %s is not there, and PersistentVolume %s is still attached to it: once the instance is known to be off, delete this VolumeAttachment", a.Spec.NodeName, volume)
 	}
+	count.Show()
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
+	"github.com/holdfast-dev/holdfast/internal/tally"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
 )
 
@@ -133,7 +134,10 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	if err := s.World.Cache.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list claims: %w", err)
 	}
-	t := &turn{eyes: look(s.World.Cache, policies), state: map[types.UID]string{}, counts: map[string]*counts{}}
+	t := &turn{
+		eyes: look(s.World.Cache, policies), state: map[types.UID]string{},
+		claims: s.instruments.count.Count(), bytes: s.instruments.bytes.Count(), blocked: s.instruments.blocked.Count(),
+	}
 	there := make(map[client.ObjectKey]bool, len(claims.Items))
 	var failed []error
 	for i := range claims.Items {
@@ -151,16 +155,18 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	}
 	s.uses.keep(func(key client.ObjectKey) bool { return there[key] })
 	s.forget(t.state)
-	s.instruments.set(t.counts)
+	for _, count := range []*tally.Count{t.claims, t.bytes, t.blocked} {
+		count.Show()
+	}
 	return errors.Join(failed...)
 }
 
 // turn is one sweep.
 type turn struct {
-	eyes               *eyes
-	snapshots, deleted int // so many were asked for
-	state              map[types.UID]string
-	counts             map[string]*counts // by namespace
+	eyes                   *eyes
+	snapshots, deleted     int // so many were asked for
+	state                  map[types.UID]string
+	claims, bytes, blocked *tally.Count
 }
 
 // forget drops what is remembered of claims that are no orphans any more.
@@ -222,16 +228,13 @@ func (s *Sweeper) held(now time.Time, claim types.UID, v Verdict) Verdict {
 
 // count counts an orphan for the metrics.
 func (t *turn) count(c *corev1.PersistentVolumeClaim, v Verdict) {
-	n := t.counts[c.Namespace]
-	if n == nil {
-		n = &counts{}
-		t.counts[c.Namespace] = n
-	}
-	n.claims++
-	n.bytes += float64(c.Status.Capacity.Storage().Value())
+	t.claims.Add(1, c.Namespace)
+	t.bytes.Add(float64(c.Status.Capacity.Storage().Value()), c.Namespace)
+	blocked := 0.0 // told too
 	if v.Step == Blocked {
-		n.blocked++
+		blocked = 1
 	}
+	t.blocked.Add(blocked, c.Namespace)
 }
 
 // livePolicies are the policies as the API server has them. One that cannot be made
