@@ -123,10 +123,11 @@ func TestLook(t *testing.T) {
 		return v
 	}
 	waits := storagev1.VolumeBindingWaitForFirstConsumer
-	failing := claim("failing", "gp3")
+	failing, homeless := claim("failing", "gp3"), claim("homeless", "gp3")
+	failing.Annotations = map[string]string{selectedNode: "n1"}
 	create(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &waits},
-		claim("classless", "gp33"), claim("unwanted", "gp3"), failing, pod("db-0", "failing"),
+		claim("classless", "gp33"), claim("unwanted", "gp3"), failing, pod("db-0", "failing"), homeless, pod("web-0", "homeless"),
 		claim("held", "gp3"), pod("db-1", "held"), claim("copied", "gp3"), claim("idle", "gp3"),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 	)
@@ -144,6 +145,9 @@ func TestLook(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "failing", UID: types.UID(e.uid)},
 			LastTimestamp:  metav1.NewTime(time.Now().Add(e.at))})
 	}
+	// As the scheduler does.
+	create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Reason: "FailedScheduling", Message: "0/3 nodes are available: 3 Insufficient memory.", Type: corev1.EventTypeWarning,
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web-0"}, LastTimestamp: metav1.NewTime(time.Now())})
 	create(&snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "uncut"}, Spec: snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: ptr.To("copied")}}})
 	copied := claim("copied", "")
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+ofSnapshots+`"]}}`))
@@ -207,6 +211,7 @@ func TestLook(t *testing.T) {
 		{"claims of a missing class", testutil.ToFloat64(d.instruments.pending.WithLabelValues("default", string(ClassNotFound))), 1},
 		{"claims without a Pod", testutil.ToFloat64(d.instruments.pending.WithLabelValues("default", string(NoPod))), 1},
 		{"claims that are not provisioned", testutil.ToFloat64(d.instruments.pending.WithLabelValues("default", string(NotProvisioned))), 1},
+		{"claims whose Pod has no node", testutil.ToFloat64(d.instruments.pending.WithLabelValues("default", string(NotScheduled))), 1},
 		{"claims held by Pods", testutil.ToFloat64(d.instruments.terminating.WithLabelValues("default", string(HeldByPod))), 1},
 		{"claims held by snapshots", testutil.ToFloat64(d.instruments.terminating.WithLabelValues("default", string(HeldBySnapshot))), 1},
 		{"attachments of nodes that are gone", testutil.ToFloat64(d.instruments.attachments.WithLabelValues("ebs.csi.aws.com")), 1},
@@ -220,7 +225,7 @@ func TestLook(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`no StorageClass "gp33"`, "no Pod does", "last it was said: ProvisioningFailed: VolumeLimitExceeded", "Pod db-1 names it", "VolumeSnapshot uncut of it", "node n2 is not there",
+		`no StorageClass "gp33"`, "no Pod does", "last it was said: ProvisioningFailed: VolumeLimitExceeded", "no node was found for Pod web-0; last it was said: FailedScheduling: 0/3 nodes", "Pod db-1 names it", "VolumeSnapshot uncut of it", "node n2 is not there",
 	} {
 		if n := strings.Count(strings.Join(first, "\n"), want); n != 1 {
 			t.Errorf("%q is told %d times in\n%s", want, n, strings.Join(first, "\n"))

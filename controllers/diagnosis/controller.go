@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -115,7 +116,7 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 	idle, idleBytes := d.instruments.idle.Count(), d.instruments.idleBytes.Count()
 	pending, terminating := d.instruments.pending.Count(), d.instruments.terminating.Count()
 	asked := 0
-	users := map[string]map[string][]string{}
+	users := map[string]map[string][]*corev1.Pod{}
 	var unknown, failed []error
 	for i := range list.Items {
 		c := &list.Items[i]
@@ -134,17 +135,7 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 		}
 		if stuck := Pending(now, c, around); stuck != nil {
 			pending.Add(1, c.Namespace, string(stuck.Reason))
-			if d.fresh(now, c.UID, stuck.Reason) {
-				if stuck.Reason == NotProvisioned && asked < askEach {
-					asked++
-					last, err := d.lastEvent(ctx, c)
-					failed = append(failed, err)
-					if last != "" {
-						stuck.Why += "; last it was said: " + last
-					}
-				}
-				d.tell(c, "PendingTooLong", stuck)
-			}
+			failed = append(failed, d.tellPending(ctx, now, c, around, stuck, &asked))
 		}
 		if stuck := Terminating(now, c, around); stuck != nil {
 			terminating.Add(1, c.Namespace, string(stuck.Reason))
@@ -162,9 +153,29 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 	return errors.Join(append(failed, unknown...)...)
 }
 
-// around gathers what surrounds a claim that is stuck. users are the Pods of the
-// namespaces that were read already.
-func (d *Doctor) around(ctx context.Context, c *corev1.PersistentVolumeClaim, users map[string]map[string][]string) (Around, error) {
+// tellPending tells of a claim that is Pending, with what others have said of it.
+// asked is how many claims' events were read in this look: what is said of more is
+// told by the next ones.
+func (d *Doctor) tellPending(ctx context.Context, now time.Time, c *corev1.PersistentVolumeClaim, a Around, stuck *Stuck, asked *int) error {
+	said := stuck.Reason == NotProvisioned || stuck.Reason == NotScheduled
+	if said && *asked == askEach || !d.fresh(now, c.UID, stuck.Reason) {
+		return nil
+	}
+	var err error
+	if said {
+		*asked++
+		var last string
+		if last, err = d.lastEvent(ctx, c, a, stuck.Reason); last != "" {
+			stuck.Why += "; last it was said: " + last
+		}
+	}
+	d.tell(c, "PendingTooLong", stuck)
+	return err
+}
+
+// around gathers what surrounds a claim that is stuck. users are the Pods by claim
+// of the namespaces that were read already.
+func (d *Doctor) around(ctx context.Context, c *corev1.PersistentVolumeClaim, users map[string]map[string][]*corev1.Pod) (Around, error) {
 	var a Around
 	var err error
 	if a.ClassName, a.Class, err = d.World.ClassOfClaim(ctx, c.Annotations, &c.Spec); err != nil {
@@ -175,17 +186,22 @@ func (d *Doctor) around(ctx context.Context, c *corev1.PersistentVolumeClaim, us
 		if err := d.World.Cache.List(ctx, &pods, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return Around{}, fmt.Errorf("list the Pods of namespace %s: %w", c.Namespace, err)
 		}
-		users[c.Namespace] = map[string][]string{}
+		users[c.Namespace] = map[string][]*corev1.Pod{}
 		for i := range pods.Items {
 			for _, v := range pods.Items[i].Spec.Volumes {
 				if v.PersistentVolumeClaim != nil {
 					name := v.PersistentVolumeClaim.ClaimName
-					users[c.Namespace][name] = append(users[c.Namespace][name], pods.Items[i].Name)
+					users[c.Namespace][name] = append(users[c.Namespace][name], &pods.Items[i])
 				}
 			}
 		}
 	}
-	a.Pods = users[c.Namespace][c.Name]
+	for _, p := range users[c.Namespace][c.Name] {
+		a.Pods = append(a.Pods, p.Name)
+		if made := p.CreationTimestamp.Time; a.PodsSince.IsZero() || made.Before(a.PodsSince) {
+			a.PodsSince = made
+		}
+	}
 	if c.DeletionTimestamp == nil || !d.Kinds.Served(snapshots.Single) {
 		return a, nil
 	}
@@ -215,15 +231,28 @@ const maxNote = 1024
 
 func (d *Doctor) tell(c *corev1.PersistentVolumeClaim, reason string, s *Stuck) {
 	note := string(s.Reason) + ": " + s.Why
-	d.Events.Eventf(c, nil, corev1.EventTypeWarning, reason, "Diagnose", "%s", note[:min(len(note), maxNote)])
+	d.Events.Eventf(c, nil, corev1.EventTypeWarning, reason, "Diagnose", "%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
 }
 
-// lastEvent is the newest warning about a claim by somebody else; empty: there is
-// none.
-func (d *Doctor) lastEvent(ctx context.Context, c *corev1.PersistentVolumeClaim) (string, error) {
+// lastEvent is the newest warning by somebody else about a claim or, where none
+// was found a node for, about the Pod that waits for it; empty: there is none.
+func (d *Doctor) lastEvent(ctx context.Context, c *corev1.PersistentVolumeClaim, a Around, why Reason) (string, error) {
+	last, err := d.warning(ctx, c.Namespace, client.MatchingFields{"involvedObject.uid": string(c.UID)})
+	if last == "" && err == nil && why == NotScheduled {
+		last, err = d.warning(ctx, c.Namespace, client.MatchingFields{"involvedObject.kind": "Pod", "involvedObject.name": a.Pods[0]})
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the events about claim %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	return last, nil
+}
+
+// warning is the newest warning by somebody else about an object.
+func (d *Doctor) warning(ctx context.Context, namespace string, about client.MatchingFields) (string, error) {
+	about["type"] = corev1.EventTypeWarning
 	var list corev1.EventList
-	if err := d.World.Live.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{"involvedObject.uid": string(c.UID), "type": corev1.EventTypeWarning}); err != nil {
-		return "", fmt.Errorf("read the events of claim %s/%s: %w", c.Namespace, c.Name, err)
+	if err := d.World.Live.List(ctx, &list, client.InNamespace(namespace), about); err != nil {
+		return "", err
 	}
 	var newest *corev1.Event
 	for i := range list.Items {

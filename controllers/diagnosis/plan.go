@@ -25,6 +25,7 @@ const (
 	NoClass         Reason = "NoClass"
 	ClassNotFound   Reason = "ClassNotFound"
 	NoPod           Reason = "NoPod"
+	NotScheduled    Reason = "NotScheduled"
 	NotProvisioned  Reason = "NotProvisioned"
 	NoVolume        Reason = "NoVolume"
 	HeldByPod       Reason = "HeldByPod"
@@ -46,27 +47,51 @@ type Around struct {
 	Class     *storagev1.StorageClass
 	// Pods are those that name it, Snapshots those of it that are not cut yet.
 	Pods, Snapshots []string
+	// PodsSince is when the oldest of the Pods was made; zero: there is none.
+	PodsSince time.Time
 }
 
-// Pending says why a claim has been Pending for too long; nil: it has not.
+// selectedNode is the annotation by which the scheduler lets the provisioner know
+// the node of the first Pod.
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#volume-kubernetes-io-selected-node
+const selectedNode = "volume.kubernetes.io/selected-node"
+
+// waitsForPod says whether the volume of a claim is made with its first Pod, and
+// nobody is asked for one before.
+func waitsForPod(c *corev1.PersistentVolumeClaim, a Around) bool {
+	return c.Spec.VolumeName == "" && a.Class != nil && a.Class.VolumeBindingMode != nil && *a.Class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// Pending says why a claim has been Pending for too long; nil: it has not. One that
+// waited for its first Pod has done so since that came.
 func Pending(now time.Time, c *corev1.PersistentVolumeClaim, a Around) *Stuck {
-	if c.Status.Phase != corev1.ClaimPending && c.Status.Phase != "" || c.DeletionTimestamp != nil || now.Sub(c.CreationTimestamp.Time) < tooLong {
+	if c.Status.Phase != corev1.ClaimPending && c.Status.Phase != "" || c.DeletionTimestamp != nil {
+		return nil
+	}
+	waits := waitsForPod(c, a)
+	since := c.CreationTimestamp.Time
+	if waits && a.PodsSince.After(since) {
+		since = a.PodsSince
+	}
+	if now.Sub(since) < tooLong {
 		return nil
 	}
 	stuck := func(r Reason, why string, args ...any) *Stuck {
 		return &Stuck{Reason: r, Why: fmt.Sprintf(why, args...)}
 	}
 	switch {
-	case a.ClassName == "" && c.Spec.VolumeName != "":
+	case c.Spec.VolumeName != "": // none is made for it, whatever its class
 		return stuck(NoVolume, "it waits for PersistentVolume %s, which is not there or does not fit: compare class, size and access modes", c.Spec.VolumeName)
 	case a.ClassName == "":
 		return stuck(NoClass, "it has no class, and no volume without one fits: name a class, or mark one as default and make the claim again")
 	case a.Class == nil:
-		return stuck(ClassNotFound, "there is no StorageClass %q: make it, or make the claim again with another", a.ClassName)
-	case len(a.Pods) == 0 && a.Class.VolumeBindingMode != nil && *a.Class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
+		return stuck(ClassNotFound, "there is no StorageClass %q, and no volume that names it fits: make it, or make the claim again with another", a.ClassName)
+	case len(a.Pods) == 0 && waits:
 		return stuck(NoPod, "StorageClass %s makes the volume where the first Pod that names the claim is scheduled, and no Pod does", a.ClassName)
 	case a.Class.Provisioner == "kubernetes.io/no-provisioner":
 		return stuck(NoVolume, "StorageClass %s makes no volumes, and none of those that are there fits", a.ClassName)
+	case waits && c.Annotations[selectedNode] == "":
+		return stuck(NotScheduled, "StorageClass %s makes the volume where its Pod is scheduled, and no node was found for Pod %s", a.ClassName, a.Pods[0])
 	case len(a.Pods) > 0:
 		return stuck(NotProvisioned, "provisioner %s has not made a volume, for which Pod %s waits", a.Class.Provisioner, a.Pods[0])
 	}
@@ -86,7 +111,7 @@ func Terminating(now time.Time, c *corev1.PersistentVolumeClaim, a Around) *Stuc
 	}
 	switch {
 	case slices.Contains(c.Finalizers, ofPods) && len(a.Pods) > 0:
-		return &Stuck{HeldByPod, fmt.Sprintf("Pod %s names it: once that has ended, the claim goes", strings.Join(a.Pods[:min(len(a.Pods), 3)], ", "))}
+		return &Stuck{HeldByPod, fmt.Sprintf("Pod %s names it: once that is gone, the claim goes", strings.Join(a.Pods[:min(len(a.Pods), 3)], ", "))}
 	case slices.Contains(c.Finalizers, ofSnapshots) && len(a.Snapshots) > 0:
 		return &Stuck{HeldBySnapshot, fmt.Sprintf("VolumeSnapshot %s of it is being taken: once that is cut, or deleted, the claim goes", strings.Join(a.Snapshots[:min(len(a.Snapshots), 3)], ", "))}
 	}

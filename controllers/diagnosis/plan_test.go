@@ -26,6 +26,7 @@ func class(provisioner string, mode storagev1.VolumeBindingMode) *storagev1.Stor
 // TestPending is the table of doc.go, upper half.
 func TestPending(t *testing.T) {
 	same := func(*corev1.PersistentVolumeClaim) {}
+	chosen := func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{selectedNode: "n1"} }
 	waits, at := storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
 	for name, tc := range map[string]struct {
 		why    string
@@ -34,18 +35,24 @@ func TestPending(t *testing.T) {
 		want   Reason // empty: not stuck
 		says   string
 	}{
-		"young":          {"volumes take their time", claim(tooLong-time.Second, same), Around{}, "", ""},
-		"bound":          {"it has come", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }), Around{}, "", ""},
-		"being deleted":  {"nobody waits for it", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: now} }), Around{}, "", ""},
-		"no phase yet":   {"no controller has seen it", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = "" }), Around{}, NoClass, "mark one as default"},
-		"no class":       {"to the second", claim(tooLong, same), Around{}, NoClass, "mark one as default"},
-		"static":         {"its volume is named", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv-1" }), Around{}, NoVolume, "pv-1"},
-		"missing class":  {"a typing error", claim(time.Hour, same), Around{ClassName: "gp33"}, ClassNotFound, `"gp33"`},
-		"no Pod":         {"the volume is made with the first Pod", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits)}, NoPod, "no Pod does"},
-		"Pod waits":      {"the provisioner, then", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits), Pods: []string{"pg-0"}}, NotProvisioned, "Pod pg-0 waits"},
-		"at once":        {"it waits for no Pod", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", at)}, NotProvisioned, "ebs.csi.aws.com has not"},
-		"no mode":        {"the API's default is Immediate", claim(time.Hour, same), Around{ClassName: "gp3", Class: &storagev1.StorageClass{Provisioner: "x"}}, NotProvisioned, "x has not"},
-		"no provisioner": {"local volumes", claim(time.Hour, same), Around{ClassName: "local", Class: class("kubernetes.io/no-provisioner", at)}, NoVolume, "makes no volumes"},
+		"young":              {"volumes take their time", claim(tooLong-time.Second, same), Around{}, "", ""},
+		"bound":              {"it has come", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }), Around{}, "", ""},
+		"being deleted":      {"nobody waits for it", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: now} }), Around{}, "", ""},
+		"no phase yet":       {"no controller has seen it", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = "" }), Around{}, NoClass, "mark one as default"},
+		"no class":           {"to the second", claim(tooLong, same), Around{}, NoClass, "mark one as default"},
+		"static":             {"its volume is named", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv-1" }), Around{}, NoVolume, "pv-1"},
+		"missing class":      {"a typing error", claim(time.Hour, same), Around{ClassName: "gp33"}, ClassNotFound, `"gp33"`},
+		"no Pod":             {"the volume is made with the first Pod", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits)}, NoPod, "no Pod does"},
+		"Pod waits":          {"the provisioner was told the node", claim(time.Hour, chosen), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits), Pods: []string{"pg-0"}, PodsSince: now.Add(-tooLong)}, NotProvisioned, "Pod pg-0 waits"},
+		"Pod came":           {"nobody was asked before it came: the claim's age tells nothing", claim(24*time.Hour, chosen), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits), Pods: []string{"pg-0"}, PodsSince: now.Add(time.Second - tooLong)}, "", ""},
+		"older Pod":          {"the claim was made while a Pod waited", claim(tooLong, chosen), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits), Pods: []string{"pg-0"}, PodsSince: now.Add(-time.Hour)}, NotProvisioned, "Pod pg-0 waits"},
+		"no node":            {"the provisioner was not asked: it is the scheduler's", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits), Pods: []string{"pg-0"}, PodsSince: now.Add(-time.Hour)}, NotScheduled, "no node was found for Pod pg-0"},
+		"local, no node":     {"there is no volume for a node to have", claim(time.Hour, same), Around{ClassName: "local", Class: class("kubernetes.io/no-provisioner", waits), Pods: []string{"pg-0"}, PodsSince: now.Add(-time.Hour)}, NoVolume, "makes no volumes"},
+		"of a class, static": {"a provisioner makes none for a claim that names one", claim(time.Hour, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv-1" }), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", waits)}, NoVolume, "pv-1"},
+		"at once, new Pod":   {"it waits for no Pod, and was asked for when it was made", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", at), Pods: []string{"pg-0"}, PodsSince: now}, NotProvisioned, "Pod pg-0 waits"},
+		"at once":            {"it waits for no Pod", claim(time.Hour, same), Around{ClassName: "gp3", Class: class("ebs.csi.aws.com", at)}, NotProvisioned, "ebs.csi.aws.com has not"},
+		"no mode":            {"the API's default is Immediate", claim(time.Hour, same), Around{ClassName: "gp3", Class: &storagev1.StorageClass{Provisioner: "x"}}, NotProvisioned, "x has not"},
+		"no provisioner":     {"local volumes", claim(time.Hour, same), Around{ClassName: "local", Class: class("kubernetes.io/no-provisioner", at)}, NoVolume, "makes no volumes"},
 	} {
 		t.Run(name, func(t *testing.T) { compare(t, tc.why, Pending(now, tc.claim, tc.around), tc.want, tc.says) })
 	}

@@ -319,7 +319,7 @@ func TestSnapshotName(t *testing.T) {
 
 // TestSlim: informers keep what is read, and no more.
 func TestSlim(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "pg"}},
 		Volumes: []corev1.Volume{
 			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-pg-0"}}},
@@ -329,7 +329,7 @@ func TestSlim(t *testing.T) {
 	}}
 	o, err := SlimPod(pod)
 	slim := o.(*corev1.Pod)
-	if err != nil || slim.Name != "pg-0" || len(slim.Spec.Containers) != 0 || slim.Labels != nil || len(slim.Spec.Volumes) != 2 ||
+	if err != nil || slim.Name != "pg-0" || !slim.CreationTimestamp.Time.Equal(now) || len(slim.Spec.Containers) != 0 || slim.Labels != nil || len(slim.Spec.Volumes) != 2 ||
 		claimOf(slim.Name, slim.Spec.Volumes[0]) != "data-pg-0" || claimOf(slim.Name, slim.Spec.Volumes[1]) != "pg-0-scratch" {
 		t.Errorf("a Pod is kept as %+v, %v", slim, err)
 	}

@@ -3,7 +3,8 @@ package orphan
 import corev1 "k8s.io/api/core/v1"
 
 // SlimPod is the transform of the informer of Pods: a cluster has many, and all
-// that is read is which claims one names. Whoever wants more of a Pod reads it live.
+// that is read is which claims one names, and since when. Whoever wants more of a
+// Pod reads it live.
 func SlimPod(o any) (any, error) {
 	p, is := o.(*corev1.Pod)
 	if !is {
@@ -11,6 +12,7 @@ func SlimPod(o any) (any, error) {
 	}
 	slim := &corev1.Pod{}
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = p.Namespace, p.Name, p.UID, p.ResourceVersion
+	slim.CreationTimestamp = p.CreationTimestamp
 	for _, v := range p.Spec.Volumes {
 		if name := claimOf(p.Name, v); name != "" {
 			slim.Spec.Volumes = append(slim.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{
