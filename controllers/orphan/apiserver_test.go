@@ -5,6 +5,8 @@ package orphan
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +47,8 @@ func TestOrphans(t *testing.T) {
 		"guardrails":                  guardrails,
 		"policy not valid":            policyNotValid,
 		"refused":                     refused,
+		"server errors":               serverErrors,
+		"not looked up":               notLookedUp,
 		"no class":                    noClass,
 		"steady state":                steadyState,
 		"many":                        many,
@@ -457,6 +461,9 @@ func refused(t *testing.T, cfg *rest.Config) {
 		before := h.wire.writes.Load()
 		for range 240 {
 			h.sweep()
+			if n := testutil.ToFloat64(h.s.instruments.blocked.WithLabelValues(h.ns)); n != 1 {
+				t.Fatalf("%v are counted as blocked, want 1 all the time, also when it is tried again: an alert waits for an hour without a break", n)
+			}
 			h.clock.Step(Every)
 		}
 		return h.wire.writes.Load() - before
@@ -491,6 +498,108 @@ func refused(t *testing.T, cfg *rest.Config) {
 	h.clock.Step(time.Hour)
 	h.sweep()
 	h.want("let through", 1, "here", "here", "going")
+}
+
+// serverErrors: more claims than a sweep deletes fail each time, with no clear no.
+// Those of another set go all the same, and what fails is not tried without end.
+func serverErrors(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, v1alpha1.DeleteOrphans, 3)
+	const failing, others = deletionsEach + 2, deletionsEach + 1
+	kv := h.set("kv", 0) // by its name and its age it comes first
+	for i := range failing {
+		h.claim("kv", kv, i)
+	}
+	h.sweep()
+	h.clock.Step(time.Minute)
+	web := h.set("web", 0)
+	for i := range others {
+		h.claim("web", web, i)
+	}
+	h.sweep()
+	tries := map[string]int{}
+	h.wire.breaks = func(req *http.Request) bool {
+		name := path.Base(req.URL.Path)
+		if req.Method != http.MethodDelete || !strings.HasPrefix(name, "data-kv-") {
+			return false
+		}
+		tries[name]++
+		return true
+	}
+	h.clock.Step(after + time.Second)
+	for range 3 { // as many as it takes where each sweep deletes five
+		if err := h.s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") {
+			t.Fatalf("what fails is not reported: %v", err)
+		}
+		h.clock.Step(Every)
+	}
+	for i := range others {
+		if name := fmt.Sprint("data-web-", i); h.state(name) != "going" {
+			t.Errorf("claim %s is %s: those that fail starve it", name, h.state(name))
+		}
+	}
+	if told := h.told(); !strings.Contains(told, "OrphanBlocked") || !strings.Contains(told, "failed calling webhook") {
+		t.Errorf("nothing was told:\n%s", told)
+	}
+	clear(tries)
+	for range 240 {
+		_ = h.s.Sweep(t.Context())
+		if n := testutil.ToFloat64(h.s.instruments.blocked.WithLabelValues(h.ns)); n != failing {
+			t.Fatalf("%v are counted as blocked, want %d", n, failing)
+		}
+		h.clock.Step(Every)
+	}
+	for i := range failing {
+		if n := tries[fmt.Sprint("data-kv-", i)]; n < 3 || n > 8 {
+			t.Errorf("data-kv-%d is tried %d times in two hours, want a minute, two, four, … up to an hour", i, n)
+		}
+	}
+	h.wire.breaks = nil
+	h.clock.Step(retryMost)
+	for range 2 {
+		h.sweep()
+	}
+	for i := range failing {
+		if got := h.state(fmt.Sprint("data-kv-", i)); got != "going" {
+			t.Errorf("data-kv-%d is %s, though nothing fails any more", i, got)
+		}
+	}
+}
+
+// notLookedUp: a sweep that cannot look at a claim forgets nothing about it.
+func notLookedUp(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, v1alpha1.DeleteOrphans, 2)
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: h.ns, Name: "data-pg-2"}}
+	h.change(c, func() { c.Labels["test/refuse"] = "yes" })
+	h.sweep()
+	h.clock.Step(after)
+	for range 20 { // after ten minutes it is put off by eight and more
+		h.sweep()
+		h.clock.Step(Every)
+	}
+	_ = h.told()
+	before := h.wire.writes.Load()
+	h.blind = true
+	if err := h.s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Fatalf("Pods could not be read: %v", err)
+	}
+	for what, got := range map[string]float64{
+		"orphans": testutil.ToFloat64(h.s.instruments.count.WithLabelValues(h.ns)), "blocked": testutil.ToFloat64(h.s.instruments.blocked.WithLabelValues(h.ns)),
+	} {
+		if got != 1 {
+			t.Errorf("%v %s are counted, want 1 as before", got, what)
+		}
+	}
+	if got := h.s.Told(c.UID); !strings.Contains(got, "the house forbids it") {
+		t.Errorf("the status will say %q", got)
+	}
+	h.blind = false
+	h.sweep()
+	if n := h.wire.writes.Load() - before; n != 0 {
+		t.Errorf("%d tries, want none: it is put off still", n)
+	}
+	if told := h.told(); told != "" {
+		t.Errorf("it is told once more:\n%s", told)
+	}
 }
 
 func noClass(t *testing.T, cfg *rest.Config) {

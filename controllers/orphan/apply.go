@@ -51,23 +51,21 @@ func (s *Sweeper) annotate(ctx context.Context, c *corev1.PersistentVolumeClaim,
 }
 
 // copy takes the snapshot that a claim is deleted after.
-func (s *Sweeper) copy(ctx context.Context, now time.Time, t *turn, seen Sight) error {
-	c := seen.Claim
+func (s *Sweeper) copy(ctx context.Context, o orphaned) error {
+	c := o.claim
 	class, why, err := s.classOf(ctx, c)
 	if err != nil || why != "" { // it was there a moment ago: the next sweep tells
 		return err
 	}
-	snap := snapshotOf(seen, class)
+	snap := snapshotOf(o.seen, class)
 	switch err := s.Client.Create(ctx, snap); {
 	case apierrors.IsAlreadyExists(err): // ours, and the informer lags; or a stranger's, as the next sweep will tell
 		return nil
 	case refuses(err):
-		s.refused(t, now, c, "a snapshot of it is refused: "+err.Error())
-		return nil
+		return &refusedError{why: "a snapshot of it is refused: " + err.Error()}
 	case err != nil:
-		return fmt.Errorf("take snapshot %s: %w", snap.Name, err)
+		return fmt.Errorf("take snapshot %s of it: %w", snap.Name, err)
 	}
-	delete(s.refusals, c.UID)
 	s.instruments.snapshots.Inc()
 	s.Events.Eventf(c, snap, corev1.EventTypeNormal, "OrphanSnapshot", "Snapshot", "VolumeSnapshot %s is taken; once it is ready, the claim is deleted", snap.Name)
 	return nil
@@ -97,12 +95,11 @@ func snapshotOf(seen Sight, class string) *snapshotv1.VolumeSnapshot {
 //
 //	gone, or another of the name    nothing
 //	a policy is not valid           told, and tried again later
-//	no longer to be deleted         nothing: the informers will know
+//	no longer to be deleted         nothing: the informers will know soon
 //	changed since it was read       nothing: the next sweep looks anew
-//	refused                         told, and tried again later
-//	no clear answer                 the next sweep looks whether it is gone
-func (s *Sweeper) retire(ctx context.Context, now time.Time, t *turn, planned *corev1.PersistentVolumeClaim) error {
-	live := &corev1.PersistentVolumeClaim{}
+//	refused, or no clear answer     told, and tried again later where it is not gone
+func (s *Sweeper) retire(ctx context.Context, now time.Time, o orphaned) error {
+	planned, live := o.claim, &corev1.PersistentVolumeClaim{}
 	err := s.World.Live.Get(ctx, client.ObjectKeyFromObject(planned), live)
 	if apierrors.IsNotFound(err) || err == nil && live.UID != planned.UID {
 		return nil
@@ -115,8 +112,7 @@ func (s *Sweeper) retire(ctx context.Context, now time.Time, t *turn, planned *c
 		return err
 	}
 	if unread != "" {
-		s.refused(t, now, live, unread)
-		return nil
+		return &refusedError{why: unread}
 	}
 	seen, err := s.sight(ctx, now, look(s.World.Live, policies), live)
 	if err != nil {
@@ -124,19 +120,16 @@ func (s *Sweeper) retire(ctx context.Context, now time.Time, t *turn, planned *c
 	}
 	v := Decide(now, seen)
 	if v.Step != Delete {
-		t.state[live.UID] = v.Why
-		return nil
+		return &refusedError{why: v.Why, otherwise: true}
 	}
 	switch err := s.Client.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}); {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
 	case refuses(err):
-		s.refused(t, now, live, "its deletion is refused: "+err.Error())
-		return nil
+		return &refusedError{why: "its deletion is refused: " + err.Error()}
 	case err != nil:
 		return fmt.Errorf("delete it: %w", err)
 	}
-	delete(s.refusals, live.UID)
 	s.instruments.deleted.Inc()
 	logr.FromContextOrDiscard(ctx).Info("Deleted an orphaned claim", "namespace", live.Namespace, "name", live.Name, "uid", live.UID, "volume", live.Spec.VolumeName, "since", v.Since, "why", v.Why)
 	s.Events.Eventf(live, nil, corev1.EventTypeNormal, "OrphanDeleted", "Delete", "%s", describe("The claim was deleted, which "+live.Annotations[v1alpha1.AnnotationSetName]+" left behind: "+v.Why))
@@ -153,28 +146,29 @@ func refuses(err error) bool {
 	return code >= 400 && code < 500 && !apierrors.IsTooManyRequests(err) && !apierrors.IsTimeout(err)
 }
 
-// refused puts what was refused off, and tells of it.
-func (s *Sweeper) refused(t *turn, now time.Time, c *corev1.PersistentVolumeClaim, why string) {
-	before := s.refusals[c.UID]
-	after := max(retryFirst, min(2*before.after, retryMost))
-	s.refusals[c.UID] = refusal{why: why, after: after, next: now.Add(after)}
-	t.state[c.UID] = why
-	s.tell(c, Verdict{Step: Blocked, Why: why})
+// refusedError is a clear no, as a sentence about the claim. otherwise: it is by
+// what the informers do not show yet, and is told where they go on to show it.
+type refusedError struct {
+	why       string
+	otherwise bool
 }
+
+func (e *refusedError) Error() string { return e.why }
 
 // maxEvent is how long a note of an event may be
 // (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1).
 const maxEvent = 1024
 
 // tell tells of an orphan that stays, once for each reason.
-func (s *Sweeper) tell(c *corev1.PersistentVolumeClaim, v Verdict) {
-	if s.told[c.UID] == v.Why {
+func (s *Sweeper) tell(o orphaned) {
+	m := o.memory
+	if m.told == m.verdict.Why {
 		return
 	}
-	s.told[c.UID] = v.Why
+	m.told = m.verdict.Why
 	kind, reason := corev1.EventTypeNormal, "OrphanReported"
-	if v.Step == Blocked {
+	if m.verdict.Step == Blocked {
 		kind, reason = corev1.EventTypeWarning, "OrphanBlocked"
 	}
-	s.Events.Eventf(c, nil, kind, reason, "Look", "%s", describe("The claim was left behind by StatefulSet "+c.Annotations[v1alpha1.AnnotationSetName]+": "+v.Why))
+	s.Events.Eventf(o.claim, nil, kind, reason, "Look", "%s", describe("The claim was left behind by StatefulSet "+o.claim.Annotations[v1alpha1.AnnotationSetName]+": "+m.verdict.Why))
 }

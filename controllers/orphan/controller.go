@@ -1,9 +1,11 @@
 package orphan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,13 +36,6 @@ const (
 	deletionsEach = 5
 )
 
-// What is refused is tried again after a minute, then after twice the time before,
-// up to an hour.
-const (
-	retryFirst = time.Minute
-	retryMost  = time.Hour
-)
-
 // Kinds says whether the cluster serves VolumeSnapshots.
 type Kinds interface{ Served(snapshots.Family) bool }
 
@@ -60,26 +55,17 @@ type Sweeper struct {
 	instruments *instruments
 	uses        *uses
 	since       time.Time // since when it has watched
-	told        map[types.UID]string
-	refusals    map[types.UID]refusal
+	memories    map[types.UID]*memory
 
 	mu    sync.Mutex
 	state map[types.UID]string // what the audit writes into statuses
-}
-
-// refusal remembers that something was refused. It is not kept over a restart:
-// then it is tried once more, and refused once more.
-type refusal struct {
-	why   string
-	after time.Duration
-	next  time.Time
 }
 
 // New makes a Sweeper and registers its metrics.
 func New(o Options) *Sweeper {
 	s := &Sweeper{
 		Options: o, instruments: newInstruments(), uses: &uses{clock: o.Clock, at: map[client.ObjectKey]time.Time{}}, since: o.Clock.Now(),
-		told: map[types.UID]string{}, refusals: map[types.UID]refusal{}, state: map[types.UID]string{},
+		memories: map[types.UID]*memory{}, state: map[types.UID]string{},
 	}
 	o.Registry.MustRegister(s.instruments.all()...)
 	return s
@@ -134,10 +120,7 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	if err := s.World.Cache.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list claims: %w", err)
 	}
-	t := &turn{
-		eyes: look(s.World.Cache, policies), state: map[types.UID]string{},
-		claims: s.instruments.count.Count(), bytes: s.instruments.bytes.Count(), blocked: s.instruments.blocked.Count(),
-	}
+	t := &turn{eyes: look(s.World.Cache, policies), kept: map[types.UID]*memory{}}
 	there := make(map[client.ObjectKey]bool, len(claims.Items))
 	var failed []error
 	for i := range claims.Items {
@@ -150,91 +133,149 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 			continue
 		}
 		if err := s.one(ctx, t, c); err != nil {
-			failed = append(failed, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err))
+			failed = append(failed, claimError(c, err))
 		}
 	}
+	failed = append(failed, s.act(ctx, t))
 	s.uses.keep(func(key client.ObjectKey) bool { return there[key] })
-	s.forget(t.state)
-	for _, count := range []*tally.Count{t.claims, t.bytes, t.blocked} {
-		count.Show()
-	}
+	s.settle(t)
 	return errors.Join(failed...)
+}
+
+func claimError(c *corev1.PersistentVolumeClaim, err error) error {
+	return fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
 }
 
 // turn is one sweep.
 type turn struct {
-	eyes                   *eyes
-	snapshots, deleted     int // so many were asked for
-	state                  map[types.UID]string
-	claims, bytes, blocked *tally.Count
+	eyes    *eyes
+	orphans []orphaned
+	due     []orphaned            // those of them with a step to take
+	kept    map[types.UID]*memory // of those, and of what is being marked
 }
 
-// forget drops what is remembered of claims that are no orphans any more.
-func (s *Sweeper) forget(state map[types.UID]string) {
-	for uid := range s.told {
-		if _, is := state[uid]; !is {
-			delete(s.told, uid)
-			delete(s.refusals, uid)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state = state
+// orphaned is a claim that was left behind.
+type orphaned struct {
+	claim  *corev1.PersistentVolumeClaim
+	seen   Sight
+	memory *memory
 }
 
-// one looks at one claim and does what is due.
+// one looks at one claim, and does at once what nothing is lost by.
 func (s *Sweeper) one(ctx context.Context, t *turn, c *corev1.PersistentVolumeClaim) error {
 	now := s.Clock.Now()
+	m := s.memories[c.UID]
 	seen, err := s.sight(ctx, now, t.eyes, c)
 	if err != nil {
+		if m != nil { // unknown is not well: it is what it was, and what failed is not forgotten
+			t.keep(orphaned{claim: c, memory: m})
+		}
 		return err
 	}
 	v := Decide(now, seen)
-	if !v.Since.IsZero() {
-		v = s.held(now, c.UID, v)
-		t.count(c, v)
-		t.state[c.UID] = v.Why
-	}
 	switch v.Step {
-	case Mark:
-		return s.mark(ctx, now, c, v)
+	case Nothing:
+		return nil
 	case Unmark:
 		return s.unmark(ctx, c, v)
-	case Snapshot:
-		if t.snapshots == snapshotsEach {
-			return nil
-		}
-		t.snapshots++
-		return s.copy(ctx, now, t, seen)
-	case Delete:
-		if t.deleted == deletionsEach {
-			return nil
-		}
-		t.deleted++
-		return s.retire(ctx, now, t, c)
+	case Mark:
+		t.kept[c.UID] = &memory{}
+		return s.mark(ctx, now, c, v)
+	}
+	if m == nil {
+		m = &memory{}
+	}
+	m.verdict = m.held(now, v)
+	o := orphaned{claim: c, seen: seen, memory: m}
+	t.keep(o)
+	switch m.verdict.Step {
+	case Snapshot, Delete:
+		t.due = append(t.due, o)
 	case Report, Blocked:
-		s.tell(c, v)
+		s.tell(o)
 	}
 	return nil
 }
 
-// held puts a step off that was refused not long ago.
-func (s *Sweeper) held(now time.Time, claim types.UID, v Verdict) Verdict {
-	if r, is := s.refusals[claim]; is && r.next.After(now) && (v.Step == Snapshot || v.Step == Delete) {
-		v.Step, v.Why = Blocked, r.why
+// keep keeps an orphan, and what is remembered of it.
+func (t *turn) keep(o orphaned) {
+	t.kept[o.claim.UID] = o.memory
+	if !o.memory.verdict.Since.IsZero() {
+		t.orphans = append(t.orphans, o)
 	}
-	return v
 }
 
-// count counts an orphan for the metrics.
-func (t *turn) count(c *corev1.PersistentVolumeClaim, v Verdict) {
-	t.claims.Add(1, c.Namespace)
-	t.bytes.Add(float64(c.Status.Capacity.Storage().Value()), c.Namespace)
-	blocked := 0.0 // told too
-	if v.Step == Blocked {
-		blocked = 1
+// act takes the steps that are due, as many as a sweep may. Those come first that
+// have failed least, then those that were left behind first: however many fail,
+// and however often, none waits for ever.
+func (s *Sweeper) act(ctx context.Context, t *turn) error {
+	slices.SortFunc(t.due, func(a, b orphaned) int {
+		return cmp.Or(
+			cmp.Compare(a.memory.failed.after, b.memory.failed.after),
+			a.memory.verdict.Since.Compare(b.memory.verdict.Since),
+			cmp.Compare(a.claim.UID, b.claim.UID),
+		)
+	})
+	left := map[Step]int{Snapshot: snapshotsEach, Delete: deletionsEach}
+	var failed []error
+	for _, o := range t.due {
+		if step := o.memory.verdict.Step; left[step] > 0 && ctx.Err() == nil {
+			left[step]--
+			failed = append(failed, s.take(ctx, o, step))
+		}
 	}
-	t.blocked.Add(blocked, c.Namespace)
+	return errors.Join(failed...)
+}
+
+// take takes a step, and puts it off where it fails.
+func (s *Sweeper) take(ctx context.Context, o orphaned, step Step) error {
+	now := s.Clock.Now()
+	var err error
+	if step == Snapshot {
+		err = s.copy(ctx, o)
+	} else {
+		err = s.retire(ctx, now, o)
+	}
+	var refused *refusedError
+	switch {
+	case err == nil:
+		o.memory.failed = failure{}
+		return nil
+	case ctx.Err() != nil: // the manager ends
+		return nil
+	case !errors.As(err, &refused):
+		o.memory.putOff(now, "it cannot go yet: "+err.Error())
+		s.tell(o)
+		return claimError(o.claim, err)
+	}
+	o.memory.putOff(now, refused.why)
+	if !refused.otherwise {
+		s.tell(o)
+	}
+	return nil
+}
+
+// settle shows what a whole sweep has found.
+func (s *Sweeper) settle(t *turn) {
+	claims, bytes, blocked := s.instruments.count.Count(), s.instruments.bytes.Count(), s.instruments.blocked.Count()
+	state := make(map[types.UID]string, len(t.orphans))
+	for _, o := range t.orphans {
+		state[o.claim.UID] = o.memory.verdict.Why
+		claims.Add(1, o.claim.Namespace)
+		bytes.Add(float64(o.claim.Status.Capacity.Storage().Value()), o.claim.Namespace)
+		if o.memory.stuck() {
+			blocked.Add(1, o.claim.Namespace)
+		} else {
+			blocked.Add(0, o.claim.Namespace)
+		}
+	}
+	for _, count := range []*tally.Count{claims, bytes, blocked} {
+		count.Show()
+	}
+	s.memories = t.kept
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
 }
 
 // livePolicies are the policies as the API server has them. One that cannot be made

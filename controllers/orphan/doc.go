@@ -72,6 +72,8 @@
 //	                          nobody has used the claim meanwhile; else takes another
 //	deletion                  nothing is left to do
 //
-// What is refused is tried again after a minute, then after twice as long, up to
-// an hour. A sweep takes at most 5 snapshots and deletes at most 5 claims.
+// A sweep takes at most 5 snapshots and deletes at most 5 claims: those first that
+// have failed least, then those that were left behind first. What is refused or
+// fails is told, and tried again after a minute, then after twice as long, up to an
+// hour. What cannot be looked up is left as it was.
 package orphan

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,6 +54,8 @@ type wire struct {
 	// last of them is answered still.
 	lives    atomic.Int32
 	answered atomic.Bool
+	// breaks says which requests the API server fails to serve; nil: none.
+	breaks func(*http.Request) bool
 }
 
 var errDead = errors.New("the manager is dead")
@@ -64,6 +67,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if req.Method == http.MethodGet {
 		return w.next.RoundTrip(req)
+	}
+	if w.breaks != nil && w.breaks(req) {
+		return broken(req), nil
 	}
 	n := w.writes.Add(1)
 	if lives >= 0 && n > lives {
@@ -80,17 +86,32 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// broken is the answer of an API server that fails, or whose webhook does not
+// answer.
+func broken(req *http.Request) *http.Response {
+	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"failed calling webhook: no answer"}`
+	return &http.Response{
+		StatusCode: http.StatusInternalServerError, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)),
+	}
+}
+
 // indexed asks the API server what the manager asks its informers' indexes. Of
-// claims it shows those of one namespace: other tests leave theirs behind.
+// claims it shows those of one namespace: other tests leave theirs behind. Where
+// blind, it does not answer about Pods.
 type indexed struct {
 	client.Client
-	ns string
+	ns    string
+	blind *bool
 }
 
 func (c indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
 	asked := o.FieldSelector
+	if _, pods := list.(*corev1.PodList); pods && *c.blind {
+		return errors.New("no answer")
+	}
 	if _, claims := list.(*corev1.PersistentVolumeClaimList); claims {
 		return c.Client.List(ctx, list, append(opts, client.InNamespace(c.ns))...)
 	}
@@ -142,6 +163,7 @@ type house struct {
 	clock  *clocktesting.FakeClock
 	wire   *wire
 	live   *late
+	blind  bool // informers do not tell of Pods
 	s      *Sweeper
 	events *events.FakeRecorder
 }
@@ -248,10 +270,10 @@ func (h *house) sweeper(w *wire) (*Sweeper, *late, *events.FakeRecorder) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	live, told := &late{Client: indexed{direct, h.ns}}, events.NewFakeRecorder(1000)
+	live, told := &late{Client: indexed{direct, h.ns, &h.blind}}, events.NewFakeRecorder(1000)
 	return New(Options{
 		Client: direct, Kinds: knows{}, Events: told, Clock: h.clock, Registry: prometheus.NewRegistry(),
-		World: &world.World{Cache: indexed{direct, h.ns}, Live: live, Index: snapshots.NewIndex(knows{}), Clock: h.clock},
+		World: &world.World{Cache: indexed{direct, h.ns, &h.blind}, Live: live, Index: snapshots.NewIndex(knows{}), Clock: h.clock},
 	}), live, told
 }
 
