@@ -186,8 +186,12 @@ func addWork(ctx context.Context, mgr ctrl.Manager, o options) error {
 		return err
 	}
 	w := world.Of(mgr, kinds.Index())
+	templates := template.New(template.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		Namespace: o.namespace, Recreate: o.enableRecreate, Registry: metrics.Registry,
+	})
 	orphans := orphan.New(orphan.Options{
-		Client: mgr.GetClient(), World: w, Kinds: kinds, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Registry: metrics.Registry,
+		Client: mgr.GetClient(), World: w, Kinds: kinds, Remade: templates.Remade, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Registry: metrics.Registry,
 	})
 	auditor := audit.New(mgr.GetClient(), w, clock.RealClock{}, metrics.Registry)
 	auditor.Orphan = orphans.Told
@@ -206,10 +210,6 @@ func addWork(ctx context.Context, mgr ctrl.Manager, o options) error {
 		return err
 	}
 	grower := expansion.New(mgr, expansion.Options{World: w, Usage: usage, Clock: clock.RealClock{}, Registry: metrics.Registry, Every: o.usageInterval})
-	templates := template.New(template.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
-		Namespace: o.namespace, Recreate: o.enableRecreate, Registry: metrics.Registry,
-	})
 	sizes := declared.New(declared.Options{
 		Client: mgr.GetClient(), World: w, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 	})

@@ -44,6 +44,7 @@ func TestOrphans(t *testing.T) {
 		"two leaders":                 twoLeaders,
 		"used while no manager ran":   usedMeanwhile,
 		"set deleted, and made again": madeAgain,
+		"set being made anew":         beingMadeAnew,
 		"guardrails":                  guardrails,
 		"policy not valid":            policyNotValid,
 		"refused":                     refused,
@@ -183,9 +184,10 @@ func (h *house) toReady() {
 // show, and the deletion.
 func changedBefore(t *testing.T, cfg *rest.Config) {
 	for what, happens := range map[string]func(*house){
-		"scaled up": func(h *house) { h.scale("pg", 3) },
-		"mounted":   func(h *house) { h.pod("shell", "data-pg-2") },
-		"attached":  func(h *house) { h.attach("data-pg-2") },
+		"scaled up":        func(h *house) { h.scale("pg", 3) },
+		"set is made anew": func(h *house) { h.remade = "pg" },
+		"mounted":          func(h *house) { h.pod("shell", "data-pg-2") },
+		"attached":         func(h *house) { h.attach("data-pg-2") },
 		"policy reports": func(h *house) {
 			h.rules(func(s *v1alpha1.StoragePolicySpec) { s.Orphans.Action = v1alpha1.ReportOrphans })
 		},
@@ -360,6 +362,27 @@ func madeAgain(t *testing.T, cfg *rest.Config) {
 	if got := h.state("data-gone-0"); got != "marked" {
 		t.Errorf("the claim of the set that stays away is %s", got)
 	}
+}
+
+// beingMadeAnew: between its deletion and its creation a set is not there, for as
+// long as the API server refuses it, and some of its Pods may not be either.
+func beingMadeAnew(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, v1alpha1.DeleteOrphans, 2)
+	h.sweep()
+	h.want("scaled down before", 0, "here", "here", "marked")
+	h.remade = "pg"
+	if err := h.c.Delete(t.Context(), h.get("pg")); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		h.sweep()
+		h.clock.Step(after)
+	}
+	h.want("gone, and saved", 0, "here", "here", "marked")
+	h.set("pg", 2)
+	h.remade = ""
+	h.sweep()
+	h.want("there again: what was left before is due", 0, "here", "here", "going")
 }
 
 // guardrails: what protects claims holds for the manager too.
@@ -712,7 +735,7 @@ func comeAndGo(t *testing.T, cfg *rest.Config) {
 		t.Fatal(err)
 	}
 	s := New(Options{
-		Client: mgr.GetClient(), World: world.Of(mgr, nil), Kinds: knows{}, Events: events.NewFakeRecorder(100), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(),
+		Client: mgr.GetClient(), World: world.Of(mgr, nil), Kinds: knows{}, Remade: h.isRemade, Events: events.NewFakeRecorder(100), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(),
 	})
 	if err := s.Watch(t.Context(), mgr.GetCache()); err != nil {
 		t.Fatal(err)

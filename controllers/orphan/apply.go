@@ -114,7 +114,12 @@ func (s *Sweeper) retire(ctx context.Context, now time.Time, o orphaned) error {
 	if unread != "" {
 		return &refusedError{why: unread}
 	}
-	seen, err := s.sight(ctx, now, look(s.World.Live, policies), live)
+	eyes := s.look(s.World.Live, policies)
+	// Before the sets: one that is made anew meanwhile is there when those are read.
+	if err := eyes.readRemade(ctx); err != nil {
+		return err
+	}
+	seen, err := s.sight(ctx, now, eyes, live)
 	if err != nil {
 		return err
 	}

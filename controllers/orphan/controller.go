@@ -39,11 +39,16 @@ const (
 // Kinds says whether the cluster serves VolumeSnapshots.
 type Kinds interface{ Served(snapshots.Family) bool }
 
+// Remade answers which sets are being made anew, as the API server has it: such a
+// set is not there for a while, and leaves nothing behind.
+type Remade func(context.Context) (func(set types.NamespacedName) bool, error)
+
 // Options are what a Sweeper works with.
 type Options struct {
 	Client   client.Client
 	World    *world.World // its Live reader is asked before anything is deleted
 	Kinds    Kinds
+	Remade   Remade
 	Events   events.EventRecorder
 	Clock    clock.WithTicker
 	Registry prometheus.Registerer
@@ -120,7 +125,7 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	if err := s.World.Cache.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list claims: %w", err)
 	}
-	t := &turn{eyes: look(s.World.Cache, policies), kept: map[types.UID]*memory{}}
+	t := &turn{eyes: s.look(s.World.Cache, policies), kept: map[types.UID]*memory{}}
 	there := make(map[client.ObjectKey]bool, len(claims.Items))
 	var failed []error
 	for i := range claims.Items {

@@ -22,6 +22,8 @@
 // is written once and taken off when it is none any more.
 //
 //	an orphan                                        step
+//	its set is being made anew (controllers/         none: it is not marked, and where it
+//	template has a record of it)                     is, it waits
 //	no mark, one that cannot be read, is older       marked: it begins anew
 //	than the claim (put back from a backup) or
 //	is more than a minute ahead
@@ -43,7 +45,7 @@
 //
 // Decide is pure, and is asked twice: once by what the informers show, and for
 // what it wants deleted once more by what the API server answers: policies, claim,
-// sets, Pods, attachments and snapshot are read live, and only where the answer is
+// records, sets, Pods, attachments and snapshot are read live, and only where the answer is
 // the same the claim is deleted, by its UID and resourceVersion.
 //
 // # Where data can be lost
@@ -60,6 +62,8 @@
 //	                                          newer): it begins anew. Before that the
 //	                                          snapshot must be younger than this process,
 //	                                          and Delete waits afterSeconds from its start
+//	a set is made anew, and cannot be made    its record, without which it is never deleted:
+//	for longer than afterSeconds              while it is there no claim is touched
 //	a policy that keeps claims is not valid   nothing is deleted until it is, or is gone
 //	snapshot of a class that deletes          goes with the VolumeSnapshot, as when its
 //	                                          namespace is deleted

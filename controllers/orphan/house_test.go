@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -163,7 +164,8 @@ type house struct {
 	clock  *clocktesting.FakeClock
 	wire   *wire
 	live   *late
-	blind  bool // informers do not tell of Pods
+	blind  bool   // informers do not tell of Pods
+	remade string // the set that is being made anew
 	s      *Sweeper
 	events *events.FakeRecorder
 }
@@ -272,9 +274,14 @@ func (h *house) sweeper(w *wire) (*Sweeper, *late, *events.FakeRecorder) {
 	}
 	live, told := &late{Client: indexed{direct, h.ns, &h.blind}}, events.NewFakeRecorder(1000)
 	return New(Options{
-		Client: direct, Kinds: knows{}, Events: told, Clock: h.clock, Registry: prometheus.NewRegistry(),
+		Client: direct, Kinds: knows{}, Remade: h.isRemade, Events: told, Clock: h.clock, Registry: prometheus.NewRegistry(),
 		World: &world.World{Cache: indexed{direct, h.ns, &h.blind}, Live: live, Index: snapshots.NewIndex(knows{}), Clock: h.clock},
 	}), live, told
+}
+
+func (h *house) isRemade(context.Context) (func(types.NamespacedName) bool, error) {
+	now := types.NamespacedName{Namespace: h.ns, Name: h.remade}
+	return func(set types.NamespacedName) bool { return set == now }, nil
 }
 
 func (h *house) create(o client.Object) {

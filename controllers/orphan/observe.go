@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -29,10 +30,20 @@ type eyes struct {
 	sets     map[string][]appsv1.StatefulSet
 	pods     map[string]map[string][]string // by namespace and claim
 	attached map[string][]string            // nodes by volume; nil: not read yet
+	ask      Remade
+	remade   func(set types.NamespacedName) bool // nil: not asked yet
 }
 
-func look(reader client.Reader, policies []*policy.Policy) *eyes {
-	return &eyes{reader: reader, policies: policies, sets: map[string][]appsv1.StatefulSet{}, pods: map[string]map[string][]string{}}
+func (s *Sweeper) look(reader client.Reader, policies []*policy.Policy) *eyes {
+	return &eyes{reader: reader, policies: policies, sets: map[string][]appsv1.StatefulSet{}, pods: map[string]map[string][]string{}, ask: s.Remade}
+}
+
+// readRemade asks which sets are being made anew.
+func (e *eyes) readRemade(ctx context.Context) (err error) {
+	if e.remade == nil {
+		e.remade, err = e.ask(ctx)
+	}
+	return err
 }
 
 // setsOf are the StatefulSets of a namespace.
@@ -108,6 +119,11 @@ func (s *Sweeper) sight(ctx context.Context, now time.Time, e *eyes, c *corev1.P
 	if seen.Rules == nil || seen.Leaving {
 		return seen, nil
 	}
+	if err := e.readRemade(ctx); err != nil {
+		return Sight{}, err
+	}
+	stamp, _ := StampOf(c)
+	seen.Remade = e.remade(types.NamespacedName{Namespace: c.Namespace, Name: stamp.Set})
 	if seen.Pods, err = e.podsOf(ctx, c.Namespace, c.Name); err != nil {
 		return Sight{}, err
 	}

@@ -24,6 +24,8 @@ type Sight struct {
 	Rules *v1alpha1.PolicyOrphans
 	// Sets are the living StatefulSets of its namespace.
 	Sets []appsv1.StatefulSet
+	// Remade: the set of its stamp is being made anew, and may not be there now.
+	Remade bool
 	// Leaving: its namespace is being deleted, and it goes with it.
 	Leaving bool
 	// Pods are those that name it, whatever they are doing, and Nodes those that
@@ -87,6 +89,14 @@ func Decide(now time.Time, s Sight) Verdict {
 		return Verdict{Step: Nothing, Why: why}
 	}
 	since, ok := Since(s.Claim)
+	if s.Remade { // whether it is one shows when that is done; the time of one that was goes on
+		stamp, _ := StampOf(s.Claim)
+		v := Verdict{Step: Nothing, Why: fmt.Sprintf("StatefulSet %s is being made anew", stamp.Set)}
+		if ok {
+			v.Step, v.Since = Wait, since
+		}
+		return v
+	}
 	switch used := lastUse(s); {
 	case !marked:
 		return Verdict{Step: Mark, Why: leftBehind(s)}

@@ -112,14 +112,18 @@ func TestDecide(t *testing.T) {
 		"set being deleted": {"its Pods are there still", left(func(s *Sight) {
 			s.Sets = []appsv1.StatefulSet{set("set", 3, func(o *appsv1.StatefulSet) { o.DeletionTimestamp = &metav1.Time{Time: now} })}
 		}), Unmark, "has ordinal 2"},
-		"mounted":         {"by any Pod, such as one that somebody made to look", left(func(s *Sight) { s.Pods = []string{"shell"} }), Unmark, "Pod shell"},
-		"attached":        {"a Pod may be on its way out", left(func(s *Sight) { s.Nodes = []string{"n1"} }), Unmark, "node n1"},
-		"said to be used": {"Kubernetes knows of a Pod that we do not", left(func(s *Sight) { s.Claim.Status.Conditions = unused(corev1.ConditionFalse, time.Hour) }), Unmark, "so it is"},
-		"kept":            {"somebody said so", left(func(s *Sight) { s.Claim.Annotations[v1alpha1.AnnotationKeepOrphan] = "for the audit" }), Unmark, "for the audit"},
-		"kept, empty":     {"without a reason too", left(func(s *Sight) { s.Claim.Annotations[v1alpha1.AnnotationKeepOrphan] = "" }), Unmark, v1alpha1.AnnotationKeepOrphan},
-		"no policy":       {"nobody watches any more", left(func(s *Sight) { s.Rules = nil }), Unmark, "no policy"},
-		"being deleted":   {"it goes anyway, and is not written to", left(func(s *Sight) { s.Claim.DeletionTimestamp = &metav1.Time{Time: now} }), Nothing, "being deleted"},
-		"with namespace":  {"likewise", left(func(s *Sight) { s.Leaving = true }), Nothing, "namespace"},
+		"mounted":             {"by any Pod, such as one that somebody made to look", left(func(s *Sight) { s.Pods = []string{"shell"} }), Unmark, "Pod shell"},
+		"attached":            {"a Pod may be on its way out", left(func(s *Sight) { s.Nodes = []string{"n1"} }), Unmark, "node n1"},
+		"said to be used":     {"Kubernetes knows of a Pod that we do not", left(func(s *Sight) { s.Claim.Status.Conditions = unused(corev1.ConditionFalse, time.Hour) }), Unmark, "so it is"},
+		"kept":                {"somebody said so", left(func(s *Sight) { s.Claim.Annotations[v1alpha1.AnnotationKeepOrphan] = "for the audit" }), Unmark, "for the audit"},
+		"kept, empty":         {"without a reason too", left(func(s *Sight) { s.Claim.Annotations[v1alpha1.AnnotationKeepOrphan] = "" }), Unmark, v1alpha1.AnnotationKeepOrphan},
+		"made anew, no mark":  {"between its deletion and its creation a set is not there", left(func(s *Sight) { s.Claim, s.Sets, s.Remade = claimWith(), nil, true }), Nothing, "StatefulSet pg is being made anew"},
+		"made anew":           {"whatever else is due", left(func(s *Sight) { s.Sets, s.Remade, s.Snapshot = nil, true, snap(time.Minute, time.Minute, true) }), Wait, "StatefulSet pg is being made anew"},
+		"made anew, odd mark": {"it is not marked anew either", left(func(s *Sight) { s.Claim.Annotations[mark], s.Remade = "yesterday", true }), Nothing, "made anew"},
+		"made anew, mounted":  {"it is used: that is known", left(func(s *Sight) { s.Remade, s.Pods = true, []string{"pg-2"} }), Unmark, "Pod pg-2"},
+		"no policy":           {"nobody watches any more", left(func(s *Sight) { s.Rules = nil }), Unmark, "no policy"},
+		"being deleted":       {"it goes anyway, and is not written to", left(func(s *Sight) { s.Claim.DeletionTimestamp = &metav1.Time{Time: now} }), Nothing, "being deleted"},
+		"with namespace":      {"likewise", left(func(s *Sight) { s.Leaving = true }), Nothing, "namespace"},
 
 		"report":             {"the default", left(func(s *Sight) { s.Rules.Action = v1alpha1.ReportOrphans }), Report, "Report"},
 		"action of tomorrow": {"an action that is not known does nothing", left(func(s *Sight) { s.Rules.Action = "Archive" }), Report, "Report"},
@@ -212,7 +216,7 @@ func anything(r *rand.Rand) Sight {
 			o.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: int32(r.IntN(2))}
 		}))
 	}
-	s.Leaving = some(10)
+	s.Leaving, s.Remade = some(10), some(10)
 	if some(6) {
 		s.Pods = []string{"p"}
 	}
@@ -253,15 +257,16 @@ func TestNeverDeletesWhatIsNeeded(t *testing.T) {
 		since, err := time.Parse(time.RFC3339, a[v1alpha1.AnnotationOrphanedSince])
 		ordinal, odd := strconv.Atoi(a[v1alpha1.AnnotationSetOrdinal])
 		for what, broken := range map[string]bool{
-			"unmarked":      err != nil,
-			"unstamped":     odd != nil || a[v1alpha1.AnnotationSetUID] == "" || c.Name != a[v1alpha1.AnnotationSetTemplate]+"-"+a[v1alpha1.AnnotationSetName]+"-"+a[v1alpha1.AnnotationSetOrdinal],
-			"in use":        len(s.Pods)+len(s.Nodes) > 0,
-			"going already": c.DeletionTimestamp != nil || s.Leaving,
-			"kept":          a[v1alpha1.AnnotationKeepOrphan] != "",
-			"not asked for": s.Rules == nil || s.Rules.Action == v1alpha1.ReportOrphans,
-			"forbidden":     s.Forbidden != "",
-			"young":         s.Rules != nil && now.Sub(since) < time.Duration(s.Rules.AfterSeconds)*time.Second,
-			"used since":    s.LastUse.After(since),
+			"unmarked":           err != nil,
+			"unstamped":          odd != nil || a[v1alpha1.AnnotationSetUID] == "" || c.Name != a[v1alpha1.AnnotationSetTemplate]+"-"+a[v1alpha1.AnnotationSetName]+"-"+a[v1alpha1.AnnotationSetOrdinal],
+			"in use":             len(s.Pods)+len(s.Nodes) > 0,
+			"of a set made anew": s.Remade,
+			"going already":      c.DeletionTimestamp != nil || s.Leaving,
+			"kept":               a[v1alpha1.AnnotationKeepOrphan] != "",
+			"not asked for":      s.Rules == nil || s.Rules.Action == v1alpha1.ReportOrphans,
+			"forbidden":          s.Forbidden != "",
+			"young":              s.Rules != nil && now.Sub(since) < time.Duration(s.Rules.AfterSeconds)*time.Second,
+			"used since":         s.LastUse.After(since),
 		} {
 			if broken {
 				t.Fatalf("a claim is deleted that is %s: %+v", what, s)

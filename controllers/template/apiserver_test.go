@@ -322,6 +322,17 @@ func (h *house) records() int {
 	return len(all.Items)
 }
 
+// remade says whether a leader says that the set is being made anew.
+func (h *house) remade(l *leader) bool {
+	h.Helper()
+	is, err := l.Remade(h.Context())
+	h.must(err)
+	if is(types.NamespacedName{Namespace: h.namespace, Name: "gp"}) {
+		h.Error("a set is said to be made anew that nobody has saved")
+	}
+	return is(types.NamespacedName{Namespace: h.namespace, Name: "pg"})
+}
+
 // anew holds that the set was made anew, and is else what it was.
 func (h *house) anew(before *appsv1.StatefulSet) {
 	h.Helper()
@@ -378,12 +389,18 @@ func TestRecreate(t *testing.T) {
 					killed++
 					h.controllers()
 					next := h.lead(true, 0, false)
+					if h.set() == nil && !h.remade(next) {
+						t.Error("the set is gone, and nothing tells that it will be there again: its claims look left behind")
+					}
 					if keys, err := next.load(t.Context()); err != nil || len(keys) != h.records() {
 						t.Fatalf("the next leader has %v to go on with, and %d are saved: %v", keys, h.records(), err)
 					}
 					h.pass(next, 6)
 				}
 				h.anew(before)
+				if h.remade(h.lead(true, 0, false)) {
+					t.Error("the set was made anew, and is still said to be on its way")
+				}
 			})
 			if t.Failed() {
 				return

@@ -150,12 +150,12 @@ func (r *Reconciler) load(ctx context.Context) ([]types.NamespacedName, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.loaded {
-		var all corev1.SecretList
-		if err := r.Live.List(ctx, &all, client.InNamespace(r.Namespace), client.MatchingLabels{labelRecord: recordOfSets}); err != nil {
-			return nil, fmt.Errorf("list the saved StatefulSets: %w", err)
+		all, err := r.saved(ctx)
+		if err != nil {
+			return nil, err
 		}
-		for i := range all.Items {
-			namespace, name, _ := strings.Cut(all.Items[i].Annotations[annotationSet], "/")
+		for i := range all {
+			namespace, name, _ := strings.Cut(all[i].Annotations[annotationSet], "/")
 			r.records[types.NamespacedName{Namespace: namespace, Name: name}] = true
 		}
 		r.loaded = true
@@ -165,6 +165,33 @@ func (r *Reconciler) load(ctx context.Context) ([]types.NamespacedName, error) {
 		keys = append(keys, key)
 	}
 	return keys, nil
+}
+
+// saved are the records, without what is in them.
+func (r *Reconciler) saved(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var all metav1.PartialObjectMetadataList
+	all.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := r.Live.List(ctx, &all, client.InNamespace(r.Namespace), client.MatchingLabels{labelRecord: recordOfSets}); err != nil {
+		return nil, fmt.Errorf("list the saved StatefulSets: %w", err)
+	}
+	return all.Items, nil
+}
+
+// Remade answers, by what the API server has now, which sets are being made anew:
+// there is a record of them, and they may not be there for a while. An install that
+// may not make sets anew has no records, and may not read them either.
+func (r *Reconciler) Remade(ctx context.Context) (func(set types.NamespacedName) bool, error) {
+	names := map[string]bool{}
+	if r.Recreate {
+		all, err := r.saved(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			names[all[i].Name] = true
+		}
+	}
+	return func(set types.NamespacedName) bool { return names[nameOf(set)] }, nil
 }
 
 // Reconcile keeps the templates of one set in step.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -33,6 +34,15 @@ func TestRecordIsWhole(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Record{})); diff != "" {
 		t.Errorf("(-saved +read)\n%s", diff)
+	}
+}
+
+// TestNoneIsRemadeWhereNoneMayBe: an install without the rights to make sets anew
+// reads no Secrets, which it may not. It has no reader here.
+func TestNoneIsRemadeWhereNoneMayBe(t *testing.T) {
+	remade, err := (&Reconciler{}).Remade(t.Context())
+	if err != nil || remade(types.NamespacedName{Namespace: "db", Name: "pg"}) {
+		t.Errorf("a set is said to be made anew: %v", err)
 	}
 }
 
