@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -43,6 +44,7 @@ func TestOrphans(t *testing.T) {
 		"killed anywhere":             killedAnywhere,
 		"two leaders":                 twoLeaders,
 		"used while no manager ran":   usedMeanwhile,
+		"the clock leaps ahead":       clockLeaps,
 		"set deleted, and made again": madeAgain,
 		"set being made anew":         beingMadeAnew,
 		"guardrails":                  guardrails,
@@ -338,7 +340,32 @@ func usedMeanwhile(t *testing.T, cfg *rest.Config) {
 	h.want("the new one is not ready", 2, "here", "here", "marked")
 	h.ready()
 	h.sweep()
-	h.want("it is", 2, "here", "here", "going")
+	h.want("the manager has only begun to watch", 2, "here", "here", "marked")
+	h.clock.Step(trust)
+	h.sweep()
+	h.want("it is ready, and has been watched", 2, "here", "here", "going")
+}
+
+// leaping is a clock that was set ahead since others were read from it.
+type leaping struct {
+	*clocktesting.FakeClock
+	by time.Duration
+}
+
+func (l leaping) Now() time.Time { return l.FakeClock.Now().Add(l.by) }
+
+// clockLeaps: the clock of the leader is set a week ahead. Nothing is due for that.
+func clockLeaps(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, v1alpha1.DeleteOrphans, 2)
+	h.sweep()
+	h.s.Clock = leaping{h.clock, 7 * 24 * time.Hour}
+	for range 2 {
+		h.sweep()
+		h.clock.Step(after / 2)
+	}
+	h.want("no time went by", 0, "here", "here", "marked")
+	h.sweep()
+	h.want("now it did", 0, "here", "here", "going")
 }
 
 func madeAgain(t *testing.T, cfg *rest.Config) {

@@ -184,11 +184,11 @@ func (s *Sweeper) one(ctx context.Context, t *turn, c *corev1.PersistentVolumeCl
 	case Unmark:
 		return s.unmark(ctx, c, v)
 	case Mark:
-		t.kept[c.UID] = &memory{}
+		t.kept[c.UID] = &memory{since: now}
 		return s.mark(ctx, now, c, v)
 	}
 	if m == nil {
-		m = &memory{}
+		m = &memory{since: now}
 	}
 	m.verdict = m.held(now, v)
 	o := orphaned{claim: c, seen: seen, memory: m}

@@ -29,8 +29,9 @@
 //	is more than a minute ahead
 //	used since the mark                              marked: it begins anew
 //	action Report                                    told of
-//	younger than afterSeconds; for Delete: it has    waits
-//	not been certain for as long that nobody uses it
+//	younger than afterSeconds, without what the      waits
+//	clock leapt over; for Delete: it has not been
+//	certain for as long that nobody uses it
 //	policies refuse its deletion, with a snapshot    blocked
 //	or, for Delete, as it is
 //	Delete                                           deleted
@@ -42,6 +43,9 @@
 //	  snapshot ready, cut before it was certain      blocked
 //	  that nobody uses the claim
 //	  snapshot ready                                 deleted
+//	to be deleted, and this process has not watched  waits
+//	it for 10 minutes, or afterSeconds where that is
+//	less
 //
 // Decide is pure, and is asked twice: once by what the informers show, and for
 // what it wants deleted once more by what the API server answers: policies, claim,
@@ -67,6 +71,10 @@
 //	a policy that keeps claims is not valid   nothing is deleted until it is, or is gone
 //	snapshot of a class that deletes          goes with the VolumeSnapshot, as when its
 //	                                          namespace is deleted
+//	the clock leaps ahead                     the time that went by on a clock that nobody
+//	                                          sets, for what this process has watched; for
+//	                                          10 minutes the data of a new leader whose clock
+//	                                          is ahead, and not for longer
 //	a former leader goes on                   the same reads and preconditions; a mark that was
 //	                                          written meanwhile changes the resourceVersion
 //

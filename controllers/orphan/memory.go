@@ -12,6 +12,7 @@ const (
 // memory is what is remembered of an orphan from sweep to sweep. It is not kept
 // over a restart: then what failed is tried once more.
 type memory struct {
+	since   time.Time // since when it has been seen left behind without a break
 	verdict Verdict
 	told    string // of it last
 	failed  failure

@@ -100,7 +100,13 @@ func (e *eyes) nodesOf(ctx context.Context, volume string) ([]string, error) {
 // sight gathers what Decide wants of a claim. What costs most comes last, and only
 // for what nothing else spares.
 func (s *Sweeper) sight(ctx context.Context, now time.Time, e *eyes, c *corev1.PersistentVolumeClaim) (Sight, error) {
-	seen := Sight{Claim: c, LastUse: s.uses.last(client.ObjectKeyFromObject(c)), WatchedSince: s.since}
+	seen := Sight{Claim: c, LastUse: s.uses.last(client.ObjectKeyFromObject(c)), WatchedSince: s.since.Round(0)}
+	if m := s.memories[c.UID]; m != nil {
+		// Of Go's two clocks Since goes by the one that is never set, and Round takes it
+		// off: https://pkg.go.dev/time#hdr-Monotonic_Clocks
+		seen.Watched = s.Clock.Since(m.since)
+		seen.Leapt = now.Round(0).Sub(m.since.Round(0)) - seen.Watched
+	}
 	var err error
 	if seen.Sets, err = e.setsOf(ctx, c.Namespace); err != nil {
 		return Sight{}, err

@@ -35,6 +35,11 @@ type Sight struct {
 	LastUse time.Time
 	// WatchedSince is since when this process would have seen one.
 	WatchedSince time.Time
+	// Watched is for how long this process has seen it left behind, without a break,
+	// by a clock that nobody sets.
+	Watched time.Duration
+	// Leapt is by how much more than that the clock has gone ahead meanwhile.
+	Leapt time.Duration
 	// Snapshot is the one of the name that SnapshotName gives; nil: it is not there.
 	Snapshot *snapshotv1.VolumeSnapshot
 	// NoSnapshot is why none can be taken; empty: one can.
@@ -79,6 +84,11 @@ type Verdict struct {
 // differ. One that is further ahead would keep the claim for as long.
 const ahead = time.Minute
 
+// trust is how long a process watches an orphan before it deletes it, if the policy
+// gives it as long: a machine that has just begun may have a clock that is put right
+// later.
+const trust = 10 * time.Minute
+
 // Decide decides about one claim. doc.go has it as a table.
 func Decide(now time.Time, s Sight) Verdict {
 	_, marked := s.Claim.Annotations[v1alpha1.AnnotationOrphanedSince]
@@ -116,7 +126,11 @@ func Decide(now time.Time, s Sight) Verdict {
 	if s.Rules.Action == v1alpha1.DeleteOrphans { // nothing is left of what a use unseen has written
 		from = Certain(s)
 	}
-	due := from.Add(time.Duration(s.Rules.AfterSeconds) * time.Second)
+	after := time.Duration(s.Rules.AfterSeconds) * time.Second
+	due := from.Add(after)
+	if s.Leapt > ahead { // what the clock leapt over was no time to wait
+		due = due.Add(s.Leapt)
+	}
 	switch {
 	case s.Rules.Action != v1alpha1.SnapshotThenDelete && s.Rules.Action != v1alpha1.DeleteOrphans:
 		return v(Report, "it stays: the policy's action is Report")
@@ -124,10 +138,15 @@ func Decide(now time.Time, s Sight) Verdict {
 		return v(Wait, "%s is due at %s", s.Rules.Action, due.UTC().Format(time.RFC3339))
 	case s.Forbidden != "":
 		return v(Blocked, "its deletion is refused: %s", s.Forbidden)
-	case s.Rules.Action == v1alpha1.DeleteOrphans:
-		return v(Delete, "nobody has used it for %s", now.Sub(from).Round(time.Second))
 	}
-	return bySnapshot(s, v)
+	next := v(Delete, "nobody has used it for %s", now.Sub(from).Round(time.Second))
+	if s.Rules.Action == v1alpha1.SnapshotThenDelete {
+		next = bySnapshot(s, v)
+	}
+	if enough := min(after, trust); next.Step == Delete && s.Watched < enough {
+		return v(Wait, "it is due, and goes once this manager has watched it for %s, by when a clock that was wrong is put right", enough)
+	}
+	return next
 }
 
 // bySnapshot decides about a claim that goes once a snapshot of it is ready.

@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -53,7 +55,7 @@ func claimWith(annotations ...string) *corev1.PersistentVolumeClaim {
 func left(change func(*Sight)) Sight {
 	s := Sight{
 		Claim: claimWith(v1alpha1.AnnotationOrphanedSince, ago(time.Hour)), Sets: []appsv1.StatefulSet{set("set", 2)},
-		Rules: &v1alpha1.PolicyOrphans{AfterSeconds: 600, Action: v1alpha1.SnapshotThenDelete}, WatchedSince: now.Add(-24 * time.Hour),
+		Rules: &v1alpha1.PolicyOrphans{AfterSeconds: 600, Action: v1alpha1.SnapshotThenDelete}, WatchedSince: now.Add(-24 * time.Hour), Watched: time.Hour,
 	}
 	change(&s)
 	return s
@@ -139,9 +141,18 @@ func TestDecide(t *testing.T) {
 			s.Rules.Action, s.WatchedSince = v1alpha1.DeleteOrphans, now
 			s.Claim.Status.Conditions = unused(corev1.ConditionTrue, 2*time.Hour)
 		}), Delete, "1h0m0s"},
-		"Delete, forbidden": {"the same guard", left(func(s *Sight) { s.Rules.Action, s.Forbidden = v1alpha1.DeleteOrphans, "rule deletion" }), Blocked, "rule deletion"},
-		"no class":          {"it stays", left(func(s *Sight) { s.NoSnapshot = "no class" }), Blocked, "no class"},
-		"in the making":     {"it waits", left(func(s *Sight) { s.Snapshot = snap(time.Minute, time.Minute, false) }), Wait, "not ready yet"},
+		"Delete, just seen": {"the clock of this process may be wrong", left(func(s *Sight) { s.Rules.Action, s.Watched = v1alpha1.DeleteOrphans, trust-time.Second }), Wait, "has watched it for 10m0s"},
+		"ready, just seen":  {"likewise", left(func(s *Sight) { s.Snapshot, s.Watched = snap(time.Minute, time.Minute, true), 0 }), Wait, "has watched it for 10m0s"},
+		"due, just seen":    {"a snapshot takes nothing away", left(func(s *Sight) { s.Watched = 0 }), Snapshot, ""},
+		"seen for long enough": {"the policy gives it less", left(func(s *Sight) {
+			s.Rules.Action, s.Rules.AfterSeconds, s.Watched = v1alpha1.DeleteOrphans, 60, time.Minute
+		}), Delete, "1h0m0s"},
+		"clock leapt":          {"no time went by", left(func(s *Sight) { s.Rules.Action, s.Leapt = v1alpha1.DeleteOrphans, 55*time.Minute }), Wait, "due at 2027-03-01T12:05:00Z"},
+		"clock leapt a little": {"it was put right", left(func(s *Sight) { s.Rules.AfterSeconds, s.Leapt = 3600, ahead }), Snapshot, ""},
+		"clock went back":      {"it is young then", left(func(s *Sight) { s.Rules.AfterSeconds, s.Leapt = 3600, -time.Hour }), Snapshot, ""},
+		"Delete, forbidden":    {"the same guard", left(func(s *Sight) { s.Rules.Action, s.Forbidden = v1alpha1.DeleteOrphans, "rule deletion" }), Blocked, "rule deletion"},
+		"no class":             {"it stays", left(func(s *Sight) { s.NoSnapshot = "no class" }), Blocked, "no class"},
+		"in the making":        {"it waits", left(func(s *Sight) { s.Snapshot = snap(time.Minute, time.Minute, false) }), Wait, "not ready yet"},
 		"failing": {"it stays, and the snapshotter tries again", left(func(s *Sight) {
 			s.Snapshot = snap(time.Minute, 0, false)
 			s.Snapshot.Status.Error = &snapshotv1.VolumeSnapshotError{Message: ptr.To("throttled")}
@@ -186,7 +197,10 @@ func TestDecide(t *testing.T) {
 func anything(r *rand.Rand) Sight {
 	some := func(odds int) bool { return r.IntN(odds) == 0 }
 	at := func() time.Duration { return time.Duration(r.IntN(4*3600)-600) * time.Second }
-	s := Sight{Claim: claimWith(), WatchedSince: now.Add(-at())}
+	s := Sight{Claim: claimWith(), WatchedSince: now.Add(-at()), Watched: at()}
+	if some(4) {
+		s.Leapt = at()
+	}
 	ordinal := r.IntN(4)
 	s.Claim.Name = fmt.Sprint("data-pg-", ordinal)
 	s.Claim.Annotations[v1alpha1.AnnotationSetOrdinal] = strconv.Itoa(ordinal)
@@ -296,6 +310,29 @@ func TestNeverDeletesWhatIsNeeded(t *testing.T) {
 		if steps[step] < 100 {
 			t.Errorf("step %d was decided %d times: what was made up shows little of it", step, steps[step])
 		}
+	}
+}
+
+// TestUseAhead: a use that a clock noted which was ahead is one of now when that
+// has gone back, and stays that.
+func TestUseAhead(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(now.Add(7 * 24 * time.Hour))
+	u := &uses{clock: clk, at: map[client.ObjectKey]time.Time{}}
+	key := client.ObjectKey{Namespace: "db", Name: "data-pg-2"}
+	u.note(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-2"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: key.Name}}},
+	}}})
+	if got := u.last(key); !got.Equal(now.Add(7 * 24 * time.Hour)) {
+		t.Errorf("the last use was at %v", got)
+	}
+	for _, later := range []time.Duration{0, time.Minute} {
+		clk.SetTime(now.Add(later))
+		if got := u.last(key); !got.Equal(now) {
+			t.Errorf("%v after the clock went back the last use was at %v, want %v", later, got, now)
+		}
+	}
+	if got := u.last(client.ObjectKey{Namespace: "db", Name: "other"}); !got.IsZero() {
+		t.Errorf("a claim that was never used was used at %v", got)
 	}
 }
 

@@ -55,11 +55,18 @@ func (u *uses) note(o any) {
 	}
 }
 
-// last is when a claim was last seen to be used; zero: never.
+// last is when a claim was last seen to be used; zero: never. One that was noted by
+// a clock that was ahead counts as one of now, once that has gone back: else a mark
+// would begin anew in each sweep until then.
 func (u *uses) last(claim client.ObjectKey) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.at[claim]
+	at, used := u.at[claim]
+	if now := u.clock.Now(); used && at.Round(0).After(now.Round(0)) {
+		at = now
+		u.at[claim] = at
+	}
+	return at
 }
 
 // keep forgets the uses of claims that are not there any more.
