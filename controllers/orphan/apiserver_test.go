@@ -18,6 +18,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -189,7 +190,14 @@ func changedBefore(t *testing.T, cfg *rest.Config) {
 		"scaled up":        func(h *house) { h.scale("pg", 3) },
 		"set is made anew": func(h *house) { h.remade = "pg" },
 		"mounted":          func(h *house) { h.pod("shell", "data-pg-2") },
-		"attached":         func(h *house) { h.attach("data-pg-2") },
+		"cloned": func(h *house) {
+			h.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: h.ns, Name: "rescue"}, Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("gp3"),
+				Resources:     corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				DataSourceRef: &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "data-pg-2"},
+			}})
+		},
+		"attached": func(h *house) { h.attach("data-pg-2") },
 		"policy reports": func(h *house) {
 			h.rules(func(s *v1alpha1.StoragePolicySpec) { s.Orphans.Action = v1alpha1.ReportOrphans })
 		},

@@ -15,6 +15,7 @@
 //	no policy with orphans is about it               no
 //	a Pod names it, whatever the Pod does            no
 //	its volume is, or is to be, attached             no
+//	a claim is to be made from it, and is not yet    no
 //	condition Unused is False                        no
 //	else                                             yes
 //
@@ -39,7 +40,7 @@
 //	  no snapshot                                    one is taken
 //	  none can be taken: no class, opted out, …      blocked
 //	  snapshot with an error, or a stranger's        blocked
-//	  snapshot not ready                             waits
+//	  snapshot not ready                             waits; after a day blocked
 //	  snapshot ready, cut before it was certain      blocked
 //	  that nobody uses the claim
 //	  snapshot ready                                 deleted
@@ -48,9 +49,9 @@
 //	less
 //
 // Decide is pure, and is asked twice: once by what the informers show, and for
-// what it wants deleted once more by what the API server answers: policies, claim,
-// records, sets, Pods, attachments and snapshot are read live, and only where the answer is
-// the same the claim is deleted, by its UID and resourceVersion.
+// what it wants deleted once more by what the API server answers: policies, claims,
+// records, sets, Pods, attachments and snapshot are read live, and only where the
+// answer is the same the claim is deleted, by its UID and resourceVersion.
 //
 // # Where data can be lost
 //

@@ -29,13 +29,17 @@ type eyes struct {
 	policies []*policy.Policy // as they act
 	sets     map[string][]appsv1.StatefulSet
 	pods     map[string]map[string][]string // by namespace and claim
+	clones   map[string]map[string][]string // claims to be made, by namespace and the claim that they are made from
 	attached map[string][]string            // nodes by volume; nil: not read yet
 	ask      Remade
 	remade   func(set types.NamespacedName) bool // nil: not asked yet
 }
 
 func (s *Sweeper) look(reader client.Reader, policies []*policy.Policy) *eyes {
-	return &eyes{reader: reader, policies: policies, sets: map[string][]appsv1.StatefulSet{}, pods: map[string]map[string][]string{}, ask: s.Remade}
+	return &eyes{
+		reader: reader, policies: policies, sets: map[string][]appsv1.StatefulSet{}, pods: map[string]map[string][]string{},
+		clones: map[string]map[string][]string{}, ask: s.Remade,
+	}
 }
 
 // readRemade asks which sets are being made anew.
@@ -78,6 +82,27 @@ func (e *eyes) podsOf(ctx context.Context, namespace, name string) ([]string, er
 	}
 	e.pods[namespace] = users
 	return users[name], nil
+}
+
+// clonesOf are the claims that are to be made from a claim, and are not bound yet.
+func (e *eyes) clonesOf(ctx context.Context, namespace, name string) ([]string, error) {
+	if known, is := e.clones[namespace]; is {
+		return known[name], nil
+	}
+	var list corev1.PersistentVolumeClaimList
+	if err := e.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the claims of namespace %s: %w", namespace, err)
+	}
+	clones := map[string][]string{}
+	for i := range list.Items {
+		c := &list.Items[i]
+		// The API server writes a source that is a claim into both fields.
+		if from := c.Spec.DataSource; from != nil && from.Kind == "PersistentVolumeClaim" && c.Status.Phase != corev1.ClaimBound && c.DeletionTimestamp == nil {
+			clones[from.Name] = append(clones[from.Name], c.Name)
+		}
+	}
+	e.clones[namespace] = clones
+	return clones[name], nil
 }
 
 // nodesOf are the nodes that a volume is attached to, or is to be.
@@ -131,6 +156,9 @@ func (s *Sweeper) sight(ctx context.Context, now time.Time, e *eyes, c *corev1.P
 	stamp, _ := StampOf(c)
 	seen.Remade = e.remade(types.NamespacedName{Namespace: c.Namespace, Name: stamp.Set})
 	if seen.Pods, err = e.podsOf(ctx, c.Namespace, c.Name); err != nil {
+		return Sight{}, err
+	}
+	if seen.Clones, err = e.clonesOf(ctx, c.Namespace, c.Name); err != nil {
 		return Sight{}, err
 	}
 	if c.Spec.VolumeName != "" {
@@ -188,13 +216,26 @@ func (s *Sweeper) classOf(ctx context.Context, c *corev1.PersistentVolumeClaim) 
 		}
 	}
 	candidate, cannot := schedule.Judge(&v1alpha1.SnapshotScheduleSpec{}, c, volume, schedule.Classes{Single: classes.Items})
-	switch {
-	case cannot == nil:
+	if cannot == nil {
 		return candidate.Class, "", nil
-	case cannot.Reason == v1alpha1.ClaimNoClass, cannot.Reason == v1alpha1.ClaimAmbiguousClass:
-		return "", fmt.Sprintf("mark one VolumeSnapshotClass of driver %s as default, or name one in the claim's annotation %s", volume.Spec.CSI.Driver, v1alpha1.AnnotationSnapshotClass), nil
 	}
-	return "", cannot.Message, nil
+	return "", without(c, volume, cannot), nil
+}
+
+// without says why there is no snapshot class for a claim, and what can be done
+// about it without a schedule.
+func without(c *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, cannot *v1alpha1.ClaimSnapshots) string {
+	switch reason := cannot.Reason; {
+	case volume == nil || volume.Spec.CSI == nil:
+		return cannot.Message
+	case reason == v1alpha1.ClaimNoClass, reason == v1alpha1.ClaimAmbiguousClass:
+		return fmt.Sprintf("mark one VolumeSnapshotClass of driver %s as default, or name one in the claim's annotation %s", volume.Spec.CSI.Driver, v1alpha1.AnnotationSnapshotClass)
+	case reason == v1alpha1.ClaimNoSnapshots:
+		return fmt.Sprintf("there is no VolumeSnapshotClass of driver %s: make one if the driver can snapshot, else copy what is needed and delete the claim yourself", volume.Spec.CSI.Driver)
+	case reason == v1alpha1.ClaimClassOfOther:
+		return fmt.Sprintf("VolumeSnapshotClass %q is of another driver than the volume: name one of driver %s in the claim's annotation %s", c.Annotations[v1alpha1.AnnotationSnapshotClass], volume.Spec.CSI.Driver, v1alpha1.AnnotationSnapshotClass)
+	}
+	return cannot.Message
 }
 
 // forbidden is why the policies refuse the deletion of a claim; empty: they do

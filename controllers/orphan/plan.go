@@ -31,6 +31,8 @@ type Sight struct {
 	// Pods are those that name it, whatever they are doing, and Nodes those that
 	// its volume is attached to, or is to be.
 	Pods, Nodes []string
+	// Clones are the claims that are to be made from it, and are not yet.
+	Clones []string
 	// LastUse is when this process last saw a Pod of it come or go; zero: never.
 	LastUse time.Time
 	// WatchedSince is since when this process would have seen one.
@@ -89,6 +91,10 @@ const ahead = time.Minute
 // later.
 const trust = 10 * time.Minute
 
+// ready is how long a snapshot may take until that is told: a schedule's, which says
+// nothing, has as long.
+const ready = 24 * time.Hour
+
 // Decide decides about one claim. doc.go has it as a table.
 func Decide(now time.Time, s Sight) Verdict {
 	_, marked := s.Claim.Annotations[v1alpha1.AnnotationOrphanedSince]
@@ -141,7 +147,7 @@ func Decide(now time.Time, s Sight) Verdict {
 	}
 	next := v(Delete, "nobody has used it for %s", now.Sub(from).Round(time.Second))
 	if s.Rules.Action == v1alpha1.SnapshotThenDelete {
-		next = bySnapshot(s, v)
+		next = bySnapshot(now, s, v)
 	}
 	if enough := min(after, trust); next.Step == Delete && s.Watched < enough {
 		return v(Wait, "it is due, and goes once this manager has watched it for %s, by when a clock that was wrong is put right", enough)
@@ -150,7 +156,7 @@ func Decide(now time.Time, s Sight) Verdict {
 }
 
 // bySnapshot decides about a claim that goes once a snapshot of it is ready.
-func bySnapshot(s Sight, v func(Step, string, ...any) Verdict) Verdict {
+func bySnapshot(now time.Time, s Sight, v func(Step, string, ...any) Verdict) Verdict {
 	snap := s.Snapshot
 	switch {
 	case snap == nil && s.NoSnapshot != "":
@@ -162,10 +168,12 @@ func bySnapshot(s Sight, v func(Step, string, ...any) Verdict) Verdict {
 	case snap.DeletionTimestamp != nil:
 		return v(Wait, "its snapshot %s is being deleted, another will be taken", snap.Name)
 	}
-	c := copies.Of(snap, 0, time.Time{}) // whether it is late does not matter: the claim stays until it is ready
+	c := copies.Of(snap, ready, now)
 	switch certain := Certain(s); {
 	case c.State != copies.Ready && c.LastError != "":
 		return v(Blocked, "its snapshot %s is not ready: %s", snap.Name, c.LastError)
+	case c.State == copies.Failed:
+		return v(Blocked, "its snapshot %s has not been ready for over %s: see whether the snapshot-controller and the driver's csi-snapshotter run", snap.Name, ready)
 	case c.State != copies.Ready:
 		return v(Wait, "its snapshot %s is not ready yet", snap.Name)
 	case c.At().Before(certain.Truncate(time.Second)): // as Kubernetes writes times
@@ -195,6 +203,8 @@ func spared(s Sight) string {
 		return "Pod " + s.Pods[0] + " names it"
 	case len(s.Nodes) > 0:
 		return "its volume is attached to node " + s.Nodes[0]
+	case len(s.Clones) > 0:
+		return "claim " + s.Clones[0] + " is to be made from it"
 	case unused != nil && unused.Status == corev1.ConditionFalse:
 		return "Kubernetes says that it is used: " + unused.Message
 	}

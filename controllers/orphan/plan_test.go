@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/schedule"
 )
 
 var now = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -153,6 +154,15 @@ func TestDecide(t *testing.T) {
 		"Delete, forbidden":    {"the same guard", left(func(s *Sight) { s.Rules.Action, s.Forbidden = v1alpha1.DeleteOrphans, "rule deletion" }), Blocked, "rule deletion"},
 		"no class":             {"it stays", left(func(s *Sight) { s.NoSnapshot = "no class" }), Blocked, "no class"},
 		"in the making":        {"it waits", left(func(s *Sight) { s.Snapshot = snap(time.Minute, time.Minute, false) }), Wait, "not ready yet"},
+		"a day in the making": {"somebody has to look", left(func(s *Sight) {
+			s.Claim.Annotations[mark], s.Snapshot = ago(48*time.Hour), snap(ready, 0, false)
+		}), Blocked, "whether the snapshot-controller"},
+		"nearly a day": {"it may be large", left(func(s *Sight) {
+			s.Claim.Annotations[mark], s.Snapshot = ago(48*time.Hour), snap(ready-time.Second, 0, false)
+		}), Wait, "not ready yet"},
+		"ready after all": {"it is never too late", left(func(s *Sight) {
+			s.Claim.Annotations[mark], s.WatchedSince, s.Snapshot = ago(48*time.Hour), time.Time{}, snap(ready+time.Hour, ready, true)
+		}), Delete, "is ready"},
 		"failing": {"it stays, and the snapshotter tries again", left(func(s *Sight) {
 			s.Snapshot = snap(time.Minute, 0, false)
 			s.Snapshot.Status.Error = &snapshotv1.VolumeSnapshotError{Message: ptr.To("throttled")}
@@ -236,6 +246,9 @@ func anything(r *rand.Rand) Sight {
 	}
 	if some(6) {
 		s.Nodes = []string{"n"}
+	}
+	if some(10) {
+		s.Clones = []string{"c"}
 	}
 	if some(3) {
 		s.LastUse = now.Add(-at())
@@ -333,6 +346,40 @@ func TestUseAhead(t *testing.T) {
 	}
 	if got := u.last(client.ObjectKey{Namespace: "db", Name: "other"}); !got.IsZero() {
 		t.Errorf("a claim that was never used was used at %v", got)
+	}
+}
+
+// TestWithout: what is told of a missing class is something that can be done about a
+// claim that no schedule copies.
+func TestWithout(t *testing.T) {
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}},
+	}}
+	class := func(name, driver string) snapshotv1.VolumeSnapshotClass {
+		return snapshotv1.VolumeSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Driver: driver}
+	}
+	for name, tc := range map[string]struct {
+		claim   *corev1.PersistentVolumeClaim
+		volume  *corev1.PersistentVolume
+		classes []snapshotv1.VolumeSnapshotClass
+		says    string
+	}{
+		"none of the driver": {claimWith(), volume, []snapshotv1.VolumeSnapshotClass{class("x", "other")}, "no VolumeSnapshotClass of driver ebs.csi.aws.com: make one"},
+		"none marked":        {claimWith(), volume, []snapshotv1.VolumeSnapshotClass{class("a", "ebs.csi.aws.com"), class("b", "ebs.csi.aws.com")}, "mark one VolumeSnapshotClass"},
+		"another driver's":   {claimWith(v1alpha1.AnnotationSnapshotClass, "x"), volume, []snapshotv1.VolumeSnapshotClass{class("x", "other"), class("a", "ebs.csi.aws.com")}, `"x" is of another driver`},
+		"not there":          {claimWith(v1alpha1.AnnotationSnapshotClass, "y"), volume, []snapshotv1.VolumeSnapshotClass{class("a", "ebs.csi.aws.com")}, `"y", and there is no VolumeSnapshotClass of that name`},
+		"no CSI":             {claimWith(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}, nil, "only CSI volumes can be copied"},
+		"no volume":          {claimWith(), nil, nil, `PersistentVolume "pv" is not there`},
+	} {
+		tc.claim.Status.Phase = corev1.ClaimBound
+		_, cannot := schedule.Judge(&v1alpha1.SnapshotScheduleSpec{}, tc.claim, tc.volume, schedule.Classes{Single: tc.classes})
+		if cannot == nil {
+			t.Fatalf("%s: there is a class", name)
+		}
+		got := without(tc.claim, tc.volume, cannot)
+		if !strings.Contains(got, tc.says) || strings.Contains(got, "snapshotClassName") || strings.Contains(got, "target") {
+			t.Errorf("%s: %q, want %q, and no field of a schedule", name, got, tc.says)
+		}
 	}
 }
 
