@@ -225,7 +225,7 @@ func TestLook(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`no StorageClass "gp33"`, "no Pod does", "last it was said: ProvisioningFailed: VolumeLimitExceeded", "no node was found for Pod web-0; last it was said: FailedScheduling: 0/3 nodes", "Pod db-1 names it", "VolumeSnapshot uncut of it", "node n2 is not there",
+		`no StorageClass "gp33"`, "no Pod does", "last it was said: ProvisioningFailed: VolumeLimitExceeded", "no node was found for Pod web-0; last it was said: FailedScheduling: 0/3 nodes", "Pod db-1 names it", "VolumeSnapshot uncut of it", "no Pod has used it for over a week",
 	} {
 		if n := strings.Count(strings.Join(first, "\n"), want); n != 1 {
 			t.Errorf("%q is told %d times in\n%s", want, n, strings.Join(first, "\n"))
@@ -234,6 +234,13 @@ func TestLook(t *testing.T) {
 	clk.Step(Every)
 	if again := look(); len(again) != 0 {
 		t.Errorf("a minute later the same is told again:\n%s", strings.Join(again, "\n"))
+	}
+	clk.Step(tooLong)
+	lasting := strings.Join(look(), "\n")
+	for want, n := range map[string]int{"node n2 is not there": 1, "its reclaim policy is Retain": 2} {
+		if got := strings.Count(lasting, want); got != n {
+			t.Errorf("after a quarter of an hour %q is told %d times, want %d, in\n%s", want, got, n, lasting)
+		}
 	}
 	clk.Step(tellAgain)
 	scraped := 0
@@ -245,8 +252,13 @@ func TestLook(t *testing.T) {
 			}
 		}
 	}
-	if again := look(); len(again) != len(first) {
-		t.Errorf("an hour later %d events, want %d", len(again), len(first))
+	stuck := len(first) // without the idle claim, and with the node
+	if again := look(); len(again) != stuck {
+		t.Errorf("an hour later %d events, want %d: what is forgotten is told once a day", len(again), stuck)
+	}
+	clk.Step(remind)
+	if again := look(); len(again) != stuck+3 {
+		t.Errorf("a day later %d events, want %d", len(again), stuck+3)
 	}
 	if scraped == 0 {
 		t.Error("no events were read: this shows nothing of a scrape in the middle")

@@ -25,11 +25,15 @@ import (
 // Every is the time between two looks.
 const Every = time.Minute
 
-// tellAgain is how long nothing more is told of what stays as it is, and askEach
-// how many claims' events are read in one look, which is a live question each.
+// tellAgain is how long nothing more is told of what is stuck and stays as it is,
+// and remind how long of what is forgotten. askEach is how many claims' events are
+// read in one look, which is a live question each, and remindEach of how much that
+// is forgotten one look tells.
 const (
-	tellAgain = time.Hour
-	askEach   = 20
+	tellAgain  = time.Hour
+	remind     = 24 * time.Hour
+	askEach    = 20
+	remindEach = 20
 )
 
 // Kinds says whether the cluster serves VolumeSnapshots.
@@ -48,18 +52,21 @@ type Options struct {
 type Doctor struct {
 	Options
 	instruments *instruments
-	told        map[types.UID]told
+	told        map[told]time.Time      // until when that is enough
+	reminders   int                     // that this look may still tell
+	since, seen map[types.UID]time.Time // since when something lasts, up to this look and from it on
 }
 
-// told remembers what was told of an object, and when.
+// told is what was told of an object. There is one for each reason: scheduler and
+// provisioner may hand a claim to and fro.
 type told struct {
+	uid    types.UID
 	reason Reason
-	at     time.Time
 }
 
 // New makes a Doctor and registers its metrics.
 func New(o Options) *Doctor {
-	d := &Doctor{Options: o, instruments: newInstruments(), told: map[types.UID]told{}}
+	d := &Doctor{Options: o, instruments: newInstruments(), told: map[told]time.Time{}}
 	for _, g := range d.instruments.gauges() {
 		o.Registry.MustRegister(g)
 	}
@@ -98,12 +105,13 @@ func (d *Doctor) Start(ctx context.Context) error {
 // Look looks once.
 func (d *Doctor) Look(ctx context.Context) error {
 	now := d.Clock.Now()
-	for uid, t := range d.told {
-		if now.Sub(t.at) >= tellAgain {
-			delete(d.told, uid)
+	for t, until := range d.told {
+		if !now.Before(until) {
+			delete(d.told, t)
 		}
 	}
-	return errors.Join(d.claims(ctx, now), d.volumes(ctx), d.attachments(ctx, now))
+	d.reminders, d.since, d.seen = remindEach, d.seen, map[types.UID]time.Time{}
+	return errors.Join(d.claims(ctx, now), d.volumes(ctx, now), d.attachments(ctx, now))
 }
 
 // claims counts claims that are stuck or idle. Where what surrounds one cannot be
@@ -123,6 +131,7 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 		if Idle(now, c) {
 			idle.Add(1, c.Namespace)
 			idleBytes.Add(float64(c.Status.Capacity.Storage().Value()), c.Namespace)
+			d.remind(now, c, "ClaimIdle", &Stuck{Idling, "no Pod has used it for over a week, and its volume is billed: delete it if nobody needs it"})
 			continue
 		}
 		if Pending(now, c, Around{}) == nil && Terminating(now, c, Around{}) == nil {
@@ -217,21 +226,50 @@ func (d *Doctor) around(ctx context.Context, c *corev1.PersistentVolumeClaim, us
 	return a, nil
 }
 
-// fresh says whether this is to be told of an object: it is new, or an hour old.
+// fresh says whether this is to be told of an object: it was not told within the
+// hour.
 func (d *Doctor) fresh(now time.Time, uid types.UID, reason Reason) bool {
-	if t, was := d.told[uid]; was && t.reason == reason {
+	return d.news(told{uid, reason}, now.Add(tellAgain))
+}
+
+func (d *Doctor) news(t told, until time.Time) bool {
+	if _, was := d.told[t]; was {
 		return false
 	}
-	d.told[uid] = told{reason: reason, at: now}
+	d.told[t] = until
 	return true
+}
+
+// lasts says whether something has been seen of an object for so long, without a
+// break, that it is no passing state and no informer that lags.
+func (d *Doctor) lasts(now time.Time, uid types.UID) bool {
+	first, was := d.since[uid]
+	if !was {
+		first = now
+	}
+	d.seen[uid] = first
+	return now.Sub(first) >= tooLong
+}
+
+// remind tells of something forgotten, once a day. There may be a lot of it: what
+// is too much for one look is told by the next ones.
+func (d *Doctor) remind(now time.Time, o client.Object, reason string, s *Stuck) {
+	if d.reminders > 0 && d.news(told{o.GetUID(), s.Reason}, now.Add(remind)) {
+		d.reminders--
+		d.note(o, corev1.EventTypeNormal, reason, s)
+	}
 }
 
 // maxNote is how long a note of an event may be, and most of it is another's.
 const maxNote = 1024
 
 func (d *Doctor) tell(c *corev1.PersistentVolumeClaim, reason string, s *Stuck) {
+	d.note(c, corev1.EventTypeWarning, reason, s)
+}
+
+func (d *Doctor) note(o client.Object, kind, reason string, s *Stuck) {
 	note := string(s.Reason) + ": " + s.Why
-	d.Events.Eventf(c, nil, corev1.EventTypeWarning, reason, "Diagnose", "%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
+	d.Events.Eventf(o, nil, kind, reason, "Diagnose", "%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
 }
 
 // lastEvent is the newest warning by somebody else about a claim or, where none
@@ -282,7 +320,7 @@ func at(e *corev1.Event) time.Time {
 }
 
 // volumes counts the volumes that outlived their claims.
-func (d *Doctor) volumes(ctx context.Context) error {
+func (d *Doctor) volumes(ctx context.Context, now time.Time) error {
 	var list corev1.PersistentVolumeList
 	if err := d.World.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list PersistentVolumes: %w", err)
@@ -290,8 +328,12 @@ func (d *Doctor) volumes(ctx context.Context) error {
 	released, bytes := d.instruments.released.Count(), d.instruments.releasedBytes.Count()
 	for i := range list.Items {
 		v := &list.Items[i]
-		if v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
+		left := Released(v)
+		if left == nil {
 			continue
+		}
+		if d.lasts(now, v.UID) { // most that are deleted go within seconds
+			d.remind(now, v, "VolumeReleased", left)
 		}
 		driver := "other"
 		if v.Spec.CSI != nil {
@@ -326,8 +368,9 @@ func (d *Doctor) attachments(ctx context.Context, now time.Time) error {
 			continue
 		}
 		count.Add(1, a.Spec.Attacher)
-		if now.Sub(a.CreationTimestamp.Time) < tooLong || !d.fresh(now, a.UID, "NodeGone") {
-			continue // the informer of nodes may lag
+		// Where a node goes, Kubernetes detaches its volumes within minutes.
+		if !d.lasts(now, a.UID) || !d.fresh(now, a.UID, "NodeGone") {
+			continue
 		}
 		volume := ""
 		if a.Spec.Source.PersistentVolumeName != nil {

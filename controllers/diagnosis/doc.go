@@ -7,9 +7,13 @@
 //	                                                                   NoVolume
 //	claim Terminating                            for over 15 minutes   HeldByPod, HeldBySnapshot,
 //	                                                                   HeldByFinalizer
-//	VolumeAttachment of a node that is not there at once               –
-//	PersistentVolume Released or Failed          at once               –
-//	claim unused, by its condition Unused        for over a week       –
+//	VolumeAttachment of a node that is not there at once               NodeGone
+//	PersistentVolume Released or Failed          at once               Retained, NotDeleted
+//	claim unused, by its condition Unused        for over a week       Idle
+//
+// What is stuck is told once an hour, what is forgotten (the last two) once a day.
+// Attachments and volumes are told of once they have lasted for 15 minutes: where a
+// node or a claim goes, most follow by themselves.
 //
 // The reasons, in the order in which they are looked for:
 //

@@ -31,9 +31,14 @@ const (
 	HeldByPod       Reason = "HeldByPod"
 	HeldBySnapshot  Reason = "HeldBySnapshot"
 	HeldByFinalizer Reason = "HeldByFinalizer"
+
+	// No labels: these are told by events.
+	Retained   Reason = "Retained"
+	NotDeleted Reason = "NotDeleted"
+	Idling     Reason = "Idle"
 )
 
-// Stuck is a claim that does not come or go.
+// Stuck is what does not come or go.
 type Stuck struct {
 	Reason Reason
 	Why    string // as a sentence
@@ -116,6 +121,22 @@ func Terminating(now time.Time, c *corev1.PersistentVolumeClaim, a Around) *Stuc
 		return &Stuck{HeldBySnapshot, fmt.Sprintf("VolumeSnapshot %s of it is being taken: once that is cut, or deleted, the claim goes", strings.Join(a.Snapshots[:min(len(a.Snapshots), 3)], ", "))}
 	}
 	return &Stuck{HeldByFinalizer, fmt.Sprintf("its finalizers %s have not been taken off by those who put them there", cmp.Or(strings.Join(c.Finalizers, ", "), "(none)"))}
+}
+
+// Released says why a volume has outlived its claim; nil: it has not.
+func Released(v *corev1.PersistentVolume) *Stuck {
+	if v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
+		return nil
+	}
+	of := "its claim"
+	if r := v.Spec.ClaimRef; r != nil {
+		of = fmt.Sprintf("its claim %s/%s", r.Namespace, r.Name)
+	}
+	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+		return &Stuck{Retained, of + " is gone, its reclaim policy is Retain, and the volume is billed: set the policy to Delete if nobody needs it, or take spec.claimRef off for a new claim to have it"}
+	}
+	return &Stuck{NotDeleted, fmt.Sprintf("%s is gone, its reclaim policy is %s, and the driver has not deleted the volume: %s",
+		of, v.Spec.PersistentVolumeReclaimPolicy, cmp.Or(v.Status.Message, "its other events may say why"))}
 }
 
 // Idle says whether a claim has been unused for long, by what Kubernetes says.

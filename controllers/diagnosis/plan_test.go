@@ -94,6 +94,35 @@ func compare(t *testing.T, why string, got *Stuck, want Reason, says string) {
 	}
 }
 
+// TestReleased: why a volume is still there whose claim is gone.
+func TestReleased(t *testing.T) {
+	volume := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy, message string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: &corev1.ObjectReference{Namespace: "db", Name: "data-pg-0"}},
+			Status: corev1.PersistentVolumeStatus{Phase: phase, Message: message},
+		}
+	}
+	for name, tc := range map[string]struct {
+		why    string
+		volume *corev1.PersistentVolume
+		want   Reason
+		says   string
+	}{
+		"bound":       {"its claim has it", volume(corev1.VolumeBound, "Delete", ""), "", ""},
+		"available":   {"it waits for a claim", volume(corev1.VolumeAvailable, "Retain", ""), "", ""},
+		"retained":    {"as somebody wanted", volume(corev1.VolumeReleased, "Retain", ""), Retained, "db/data-pg-0 is gone, its reclaim policy is Retain"},
+		"not deleted": {"the driver says why", volume(corev1.VolumeFailed, "Delete", "VolumeInUse: vol-1"), NotDeleted, "VolumeInUse: vol-1"},
+		"deleting":    {"it has said nothing yet", volume(corev1.VolumeReleased, "Delete", ""), NotDeleted, "its other events"},
+		"no claim": {"nobody knows whose it was", func() *corev1.PersistentVolume {
+			v := volume(corev1.VolumeReleased, "Retain", "")
+			v.Spec.ClaimRef = nil
+			return v
+		}(), Retained, "its claim is gone"},
+	} {
+		t.Run(name, func(t *testing.T) { compare(t, tc.why, Released(tc.volume), tc.want, tc.says) })
+	}
+}
+
 // TestIdle: by what Kubernetes says, after a week.
 func TestIdle(t *testing.T) {
 	unused := func(status corev1.ConditionStatus, since time.Duration, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {

@@ -130,6 +130,7 @@ func SlimVolume(o any) (any, error) {
 	slim.Name, slim.UID, slim.ResourceVersion = v.Name, v.UID, v.ResourceVersion
 	slim.CreationTimestamp, slim.DeletionTimestamp = v.CreationTimestamp, v.DeletionTimestamp
 	slim.Spec.ClaimRef, slim.Spec.Capacity, slim.Status.Phase = v.Spec.ClaimRef, v.Spec.Capacity, v.Status.Phase
+	slim.Spec.PersistentVolumeReclaimPolicy, slim.Status.Message = v.Spec.PersistentVolumeReclaimPolicy, v.Status.Message
 	if v.Spec.CSI != nil {
 		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v.Spec.CSI.Driver}
 	}
