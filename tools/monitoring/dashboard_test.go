@@ -139,14 +139,18 @@ func TestDashboardIsRight(t *testing.T) {
 	storage, engine := promqltest.LoadedStorage(t, read(t, "testdata/cluster.series")), engine(t)
 	t.Cleanup(func() { storage.Close() })
 	for title, want := range map[string][]string{
-		"Schedules behind":       {"{} 1"},
-		"Without any ready copy": {"{} 1"},
-		"Failed copies":          {"{} 2"},
-		"Unprotected claims":     {"{} 5"},
-		"Policy violations":      {"{} 7"},
-		"Leader":                 {"{} 1"},
-		"Certificate ends in":    {"{} 2592000"},
-		"Volumes attaching":      {"{} 3"},
+		"Schedules behind":                           {"{} 1"},
+		"Without any ready copy":                     {"{} 1"},
+		"Failed copies":                              {"{} 2"},
+		"Unprotected claims":                         {"{} 5"},
+		"Policy violations":                          {"{} 7"},
+		"Leader":                                     {"{} 1"},
+		"Certificate ends in":                        {"{} 2592000"},
+		"Volumes attaching":                          {"{} 3"},
+		"Volumes on nodes that are gone":             {"{} 1"},
+		"Claims stuck":                               {"{} 6"},
+		"Orphans that cannot go":                     {"{} 1"},
+		"Claims at maximum":                          {"{} 2"},
 		"Age of the newest ready copy, in intervals": {`{namespace="bank", schedule="hourly"} 5`, `{namespace="shop", schedule="hourly"} 0.5`},
 		"Copies by state":                            {`{state="failed"} 2`, `{state="pending"} 1`, `{state="ready"} 30`},
 		"Copies that became ready":                   {`{namespace="bank", schedule="hourly"} 0`, `{namespace="shop", schedule="hourly"} 1.017`},
@@ -155,7 +159,7 @@ func TestDashboardIsRight(t *testing.T) {
 		"Violations":                                 {`{action="Deny", policy="databases", rule="claim.maxSize"} 7`},
 		"Templates behind their claims":              {`{action="RaiseAtCreate"} 3`, `{action="Report"} 1`},
 		"StatefulSets made anew":                     {`{result="completed"} 60`},
-		"Claims that are stuck":                      {`{namespace="bank", reason="HeldByPod"} 3`, `{namespace="shop", reason="NoPod"} 1`, `{namespace="shop", reason="NotProvisioned"} 2`},
+		"Claims that are stuck":                      {`{namespace="bank", reason="HeldByPod"} 3`, `{namespace="lab", reason="HeldByFinalizer"} 1`, `{namespace="shop", reason="NoPod"} 1`, `{namespace="shop", reason="NotProvisioned"} 2`},
 		"Attached to nodes that are gone":            {`{driver="ebs.csi.aws.com"} 1`},
 		"Orphaned claims that cannot go":             {`{namespace="bank"} 1`},
 		"Left behind":                                {`{driver="ebs.csi.aws.com"} 4`, `{namespace="bank"} 6`, `{namespace="shop"} 5`},
@@ -190,6 +194,50 @@ func TestDashboardIsRight(t *testing.T) {
 	}
 }
 
+// seriesOf are the series that a variable is read from, which may be of several
+// names.
+func seriesOf(selector string) []string {
+	names, several := strings.CutPrefix(selector, `{__name__=~"`)
+	if !several {
+		return []string{selector}
+	}
+	return strings.Split(strings.TrimSuffix(names, `"}`), "|")
+}
+
+// Who looks for a namespace finds it, whatever there is of it: one without any
+// schedule may have a claim that is stuck.
+func TestEveryNamespaceIsToBeChosen(t *testing.T) {
+	storage, engine := promqltest.LoadedStorage(t, read(t, "testdata/cluster.series")), engine(t)
+	t.Cleanup(func() { storage.Close() })
+	namespaces := func(selector string) []string {
+		query, err := engine.NewInstantQuery(t.Context(), storage, nil, "count by (namespace) ("+selector+")", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer query.Close()
+		series, err := answered(query.Exec(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, s := range series {
+			names = append(names, s.Get("namespace"))
+		}
+		slices.Sort(names)
+		return names
+	}
+	for _, v := range dashboard(t).Templating.List {
+		if v.Name != "namespace" {
+			continue
+		}
+		selector := strings.TrimSuffix(strings.TrimPrefix(v.Definition, "label_values("), ", namespace)")
+		want := namespaces(`{__name__=~".+", namespace!=""}`)
+		if got := namespaces(selector); !slices.Equal(got, want) || len(got) != 3 {
+			t.Errorf("the variable offers %v, and there are series of %v", got, want)
+		}
+	}
+}
+
 // The variables find what there is, whatever is chosen takes effect, and the
 // panels lie beside each other.
 func TestDashboardIsInOrder(t *testing.T) {
@@ -206,8 +254,10 @@ func TestDashboardIsInOrder(t *testing.T) {
 			t.Errorf("variable %s: %s", v.Name, v.Definition)
 			continue
 		}
-		if _, err := uses(all, "count by ("+match[2]+") ("+substituted(match[1])+")"); err != nil {
-			t.Errorf("variable %s: %v", v.Name, err)
+		for _, series := range seriesOf(match[1]) {
+			if _, err := uses(all, "count by ("+match[2]+") ("+substituted(series)+")"); err != nil {
+				t.Errorf("variable %s: %v", v.Name, err)
+			}
 		}
 	}
 	if want := []string{"datasource", "namespace", "schedule"}; !slices.Equal(variables, want) {
