@@ -268,7 +268,7 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-snapshotter: volumesnapshotcontents/status.snapshot.storage.k8s.io patch update",
 	}
 	guardrails := []string{
-		"holdfast-manager: csidrivers.storage.k8s.io get list watch",
+		"holdfast-manager: csidrivers.storage.k8s.io list watch",
 		"holdfast-manager: events create patch",
 		"holdfast-manager: events list",
 		"holdfast-manager: events.events.k8s.io create patch",
@@ -282,7 +282,7 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-manager: persistentvolumeclaims/status patch",
 		"holdfast-manager: persistentvolumes get list watch",
 		"holdfast-manager: poddisruptionbudgets.policy get list watch",
-		"holdfast-manager: pods get list watch",
+		"holdfast-manager: pods list watch",
 		"holdfast-manager: secrets create",
 		"holdfast-manager: secrets get update",
 		"holdfast-manager: serviceaccounts/token create",
@@ -295,7 +295,7 @@ func TestRightsAreExactly(t *testing.T) {
 		"holdfast-manager: subjectaccessreviews.authorization.k8s.io create",
 		"holdfast-manager: tokenreviews.authentication.k8s.io create",
 		"holdfast-manager: validatingwebhookconfigurations.admissionregistration.k8s.io get patch",
-		"holdfast-manager: volumeattachments.storage.k8s.io get list watch",
+		"holdfast-manager: volumeattachments.storage.k8s.io list watch",
 		"holdfast-manager: volumeattributesclasses.storage.k8s.io create delete get list watch",
 		"holdfast-manager: volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io get list watch",
 		"holdfast-manager: volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io delete get list patch watch",
@@ -388,7 +388,6 @@ var ofHooks = []string{
 
 // ofRecreate is what making StatefulSets anew takes.
 var ofRecreate = []string{
-	"holdfast-statefulset-recreate: pods list",
 	"holdfast-statefulset-recreate: secrets delete get list update",
 	"holdfast-statefulset-recreate: statefulsets.apps create delete patch",
 }
