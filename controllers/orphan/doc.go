@@ -37,7 +37,8 @@
 //	or, for Delete, as it is
 //	Delete                                           deleted
 //	SnapshotThenDelete
-//	  no snapshot                                    one is taken
+//	  no snapshot                                    one is taken, a minute after it is
+//	                                                 certain that nobody uses the claim
 //	  none can be taken: no class, opted out, …      blocked
 //	  snapshot with an error, or a stranger's        blocked
 //	  snapshot not ready                             waits; after a day blocked

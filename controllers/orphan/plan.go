@@ -82,8 +82,9 @@ type Verdict struct {
 	Since time.Time // since when it has been an orphan; zero: it is none
 }
 
-// ahead is how far the mark of a claim may be in the future, by clocks that
-// differ. One that is further ahead would keep the claim for as long.
+// ahead is by how much clocks may differ. A mark that is further in the future
+// would keep its claim for as long, and a snapshot that was cut too soon, by the
+// driver's clock, would have to be deleted by hand.
 const ahead = time.Minute
 
 // trust is how long a process watches an orphan before it deletes it, if the policy
@@ -161,6 +162,8 @@ func bySnapshot(now time.Time, s Sight, v func(Step, string, ...any) Verdict) Ve
 	switch {
 	case snap == nil && s.NoSnapshot != "":
 		return v(Blocked, "no snapshot of it can be taken: %s", s.NoSnapshot)
+	case snap == nil && now.Before(Certain(s).Add(ahead)):
+		return v(Wait, "its snapshot is due at %s: the driver's clock may be behind", Certain(s).Add(ahead).UTC().Format(time.RFC3339))
 	case snap == nil:
 		return v(Snapshot, "a snapshot comes before its deletion")
 	case !ofClaim(snap, s.Claim):

@@ -153,6 +153,8 @@ func TestDecide(t *testing.T) {
 		"clock went back":      {"it is young then", left(func(s *Sight) { s.Rules.AfterSeconds, s.Leapt = 3600, -time.Hour }), Snapshot, ""},
 		"Delete, forbidden":    {"the same guard", left(func(s *Sight) { s.Rules.Action, s.Forbidden = v1alpha1.DeleteOrphans, "rule deletion" }), Blocked, "rule deletion"},
 		"no class":             {"it stays", left(func(s *Sight) { s.NoSnapshot = "no class" }), Blocked, "no class"},
+		"certain just now":     {"a driver whose clock is behind would say that it was cut before", left(func(s *Sight) { s.WatchedSince = now.Add(time.Second - ahead) }), Wait, "its snapshot is due at 2027-03-01T12:00:01Z"},
+		"certain":              {"for a minute", left(func(s *Sight) { s.WatchedSince = now.Add(-ahead) }), Snapshot, ""},
 		"in the making":        {"it waits", left(func(s *Sight) { s.Snapshot = snap(time.Minute, time.Minute, false) }), Wait, "not ready yet"},
 		"a day in the making": {"somebody has to look", left(func(s *Sight) {
 			s.Claim.Annotations[mark], s.Snapshot = ago(48*time.Hour), snap(ready, 0, false)
