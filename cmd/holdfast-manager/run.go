@@ -242,7 +242,7 @@ func addHooks(mgr ctrl.Manager, o options) (*hooks.Runner, error) {
 		return nil, err
 	}
 	runner := hooks.NewRunner(hooks.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Run: exec.Run, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Namespace: o.namespace,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Run: exec.Run, Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Namespace: o.namespace, Registry: metrics.Registry,
 	})
 	return runner, mgr.Add(runner)
 }

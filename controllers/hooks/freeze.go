@@ -77,6 +77,8 @@ type Note struct {
 	Command Command
 	// Problem says what went wrong and what follows.
 	Problem string
+	// Undo: what went wrong is the undoing.
+	Undo bool
 }
 
 // freezing is a freeze under way: what to do next follows from how the steps
@@ -223,11 +225,11 @@ func (f *freezing) fails(b Before, why string) {
 	}
 	if b.Continue {
 		f.unheeded, f.flaw = true, problem
-		f.notes = append(f.notes, Note{b.Command, problem + "; the copies are made as they are (onError Continue)"})
+		f.notes = append(f.notes, Note{Command: b.Command, Problem: problem + "; the copies are made as they are (onError Continue)"})
 		return
 	}
 	f.failed = problem
-	f.notes = append(f.notes, Note{b.Command, problem + "; no copy is asked for (onError Fail)"})
+	f.notes = append(f.notes, Note{Command: b.Command, Problem: problem + "; no copy is asked for (onError Fail)"})
 }
 
 // goBefore goes on to the next hook of before that can be run, or to the copies.
@@ -302,10 +304,10 @@ func (f *freezing) undid(err error) {
 		u.runs++
 		u.done = u.runs == maxRuns
 		if u.done {
-			f.notes = append(f.notes, Note{u.command, fmt.Sprintf("%s: %v; it was run %d times and is given up: see to the Pod by hand", u.command, err, maxRuns)})
+			f.notes = append(f.notes, Note{Command: u.command, Problem: fmt.Sprintf("%s: %v; it was run %d times and is given up: see to the Pod by hand", u.command, err, maxRuns), Undo: true})
 		}
 	case f.pass == 0:
-		f.notes = append(f.notes, Note{u.command, fmt.Sprintf("%s: %v; it is tried again for as long as the Pod is there", u.command, err)})
+		f.notes = append(f.notes, Note{Command: u.command, Problem: fmt.Sprintf("%s: %v; it is tried again for as long as the Pod is there", u.command, err), Undo: true})
 	}
 	f.in++
 	f.skip()

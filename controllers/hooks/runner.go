@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,12 +50,15 @@ type Options struct {
 	Clock  clock.Clock
 	// Namespace is the manager's own, where the records are.
 	Namespace string
+	// Registry is where the metrics are registered.
+	Registry prometheus.Registerer
 }
 
 // Runner runs freezes, and undoes what others left. It is to be started where
 // the manager leads, and until it has looked for records it begins no freeze.
 type Runner struct {
-	o Options
+	o       Options
+	metrics *instruments
 
 	mu    sync.Mutex
 	busy  map[types.UID]string // by Pod: the schedule whose hooks run in it
@@ -62,8 +66,12 @@ type Runner struct {
 	tasks sync.WaitGroup
 }
 
-// NewRunner makes a Runner.
-func NewRunner(o Options) *Runner { return &Runner{o: o, busy: map[types.UID]string{}} }
+// NewRunner makes a Runner and registers its metrics.
+func NewRunner(o Options) *Runner {
+	r := &Runner{o: o, metrics: newInstruments(), busy: map[types.UID]string{}}
+	o.Registry.MustRegister(r.metrics.all()...)
+	return r
+}
 
 // Result is how a freeze ended.
 type Result struct {
@@ -211,6 +219,9 @@ func (t *task) drive(ctx context.Context, f *freezing) {
 // record is there for whoever leads next.
 func (t *task) finish(ctx context.Context, f *freezing) {
 	defer func() { t.runner.release(t.held) }()
+	toUndo := t.runner.metrics.toUndo.WithLabelValues(t.record.Owner.Namespace, t.record.Owner.Name)
+	toUndo.Inc()
+	defer toUndo.Dec()
 	for t.drive(ctx, f); f.at == pause; t.drive(ctx, f) {
 		if f.pass == blocking {
 			t.runner.release(t.held)
@@ -234,6 +245,11 @@ func (t *task) finish(ctx context.Context, f *freezing) {
 func (t *task) tell(ctx context.Context, f *freezing) {
 	for _, n := range f.notes[t.told:] {
 		logr.FromContextOrDiscard(ctx).Info("A hook failed", "schedule", t.record.Owner.Namespace+"/"+t.record.Owner.Name, "hook", n.Command.Hook, "pod", n.Command.Pod, "container", n.Command.Container)
+		when := whenBefore
+		if n.Undo {
+			when = whenAfter
+		}
+		t.runner.metrics.failures.WithLabelValues(t.record.Owner.Namespace, t.record.Owner.Name, when).Inc()
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Command.Namespace, Name: n.Command.Pod, UID: n.Command.PodUID}
 		t.runner.o.Events.Eventf(t.record.Owner.reference(), pod, corev1.EventTypeWarning, ReasonHookFailed, "RunHook", "%s", n.Problem[:min(len(n.Problem), 1024)])
 	}

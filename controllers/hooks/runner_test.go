@@ -14,6 +14,7 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -56,6 +57,7 @@ type stage struct {
 	*Runner
 	namespace string
 	events    *events.FakeRecorder
+	registry  *prometheus.Registry
 
 	mu  sync.Mutex
 	did []string
@@ -64,9 +66,9 @@ type stage struct {
 
 func newStage(t *testing.T, namespace string) *stage {
 	t.Helper()
-	s := &stage{namespace: namespace, events: events.NewFakeRecorder(100)}
+	s := &stage{namespace: namespace, events: events.NewFakeRecorder(100), registry: prometheus.NewPedanticRegistry()}
 	s.Runner = NewRunner(Options{
-		Client: server.client, Live: server.client, Events: s.events, Clock: clock.RealClock{}, Namespace: namespace,
+		Client: server.client, Live: server.client, Events: s.events, Clock: clock.RealClock{}, Namespace: namespace, Registry: s.registry,
 		Run: func(_ context.Context, c Command, _ time.Duration) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -98,6 +100,28 @@ func (s *stage) start(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// counted are the metrics of the runner, by name and the label when.
+func (s *stage) counted(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "when" {
+					name += " " + l.GetValue()
+				}
+			}
+			all[name] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return all
 }
 
 func (s *stage) log() string {
@@ -264,15 +288,27 @@ func testNotReached(t *testing.T) {
 	if r := s.Freeze(t.Context(), Owner{}, one(time.Minute, "b"), nil); !strings.Contains(r.Failed, "still to be undone") {
 		t.Errorf("the Pod is frozen again meanwhile: %+v", r)
 	}
+	s.eventually(t, "it is counted", func() error {
+		if got := s.counted(t); got["holdfast_hooks_to_undo"] != 1 || got["holdfast_hook_failures_total after"] != 1 {
+			return fmt.Errorf("counted are %v, want one freeze to undo and one failure of after", got)
+		}
+		return nil
+	})
 	s.mu.Lock()
 	reached = true
 	s.mu.Unlock()
 	s.eventually(t, "it is undone", func() error {
-		if s.records(t) != 0 {
-			return errors.New("the record is left")
+		if n := s.counted(t)["holdfast_hooks_to_undo"]; s.records(t) != 0 || n != 0 {
+			return fmt.Errorf("%d records are left, and %v freezes to undo are counted", s.records(t), n)
 		}
 		return nil
 	})
+	s.mu.Lock()
+	s.run = func(Command) error { return ErrRan }
+	s.mu.Unlock()
+	if r := s.Freeze(t.Context(), Owner{Namespace: s.namespace, Name: "daily"}, one(time.Minute, "c"), nil); r.Failed == "" || s.counted(t)["holdfast_hook_failures_total before"] != 1 {
+		t.Errorf("a hook of before that fails: %+v, counted are %v", r, s.counted(t))
+	}
 }
 
 // testGone asks the real API server about Pods, none of which a kubelet runs.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,7 +47,7 @@ func TestACopyFromBeforeTheHooksIsNotQuiesced(t *testing.T) {
 	before.Status = &snapshotv1.VolumeSnapshotStatus{CreationTime: &cut}
 	c := cuttingClient{fake.NewClientBuilder().WithScheme(kinds).WithObjects(pod, before).Build()}
 	r := &Reconciler{client: c, live: c, hooks: hooks.NewRunner(hooks.Options{
-		Client: c, Live: c, Events: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Namespace: "holdfast-system",
+		Client: c, Live: c, Events: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Namespace: "holdfast-system", Registry: prometheus.NewRegistry(),
 		Run: func(context.Context, hooks.Command, time.Duration) error { return nil },
 	})}
 	go func() { _ = r.hooks.Start(t.Context()) }()

@@ -289,7 +289,7 @@ func start(t *testing.T, o options) *manager {
 	var runner *hooks.Runner
 	if o.run != nil {
 		runner = hooks.NewRunner(hooks.Options{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Namespace: "default",
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{}, Namespace: "default", Registry: m.reg,
 			Run: func(_ context.Context, c hooks.Command, _ time.Duration) error { return o.run(c) },
 		})
 		if err := mgr.Add(runner); err != nil {

@@ -98,7 +98,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case len(errs) > 0:
 		was := meta.IsStatusConditionFalse(s.Status.Conditions, v1alpha1.ConditionValid)
-		return r.write(ctx, s, ReportInvalid(now, s.Status, s.Generation, errs), 0, func() {
+		status := ReportInvalid(now, s.Status, s.Generation, errs)
+		return r.write(ctx, s, status, 0, func() {
+			r.metrics.setFailing(s, status)
 			if !was {
 				r.tellInvalid(s, errs)
 			}

@@ -5,6 +5,8 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -14,9 +16,9 @@ import (
 // instruments are the metrics of schedules. Only the leader has them, and a
 // schedule that is gone has none.
 type instruments struct {
-	interval, activeSince, lastSuccess, copies *prometheus.GaugeVec
-	missed                                     *prometheus.CounterVec
-	ready                                      *prometheus.HistogramVec
+	interval, activeSince, lastSuccess, copies, failing *prometheus.GaugeVec
+	missed                                              *prometheus.CounterVec
+	ready                                               *prometheus.HistogramVec
 }
 
 func newInstruments() *instruments {
@@ -38,6 +40,10 @@ func newInstruments() *instruments {
 			Name: "holdfast_snapshots",
 			Help: "VolumeSnapshots of the schedule by state: ready, pending, failed (not ready by their deadline).",
 		}, append(each, "state")),
+		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "holdfast_schedule_claims_failing",
+			Help: "Claims that the schedule does not copy as it should, 100 at most where single ones fail; all of them while it cannot be acted on. A suspended schedule has none.",
+		}, each),
 		missed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_schedule_missed_slots_total",
 			Help: "Runs that were missed: no manager ran, or no copy could be asked for in time.",
@@ -51,7 +57,7 @@ func newInstruments() *instruments {
 }
 
 func (m *instruments) all() []prometheus.Collector {
-	return []prometheus.Collector{m.interval, m.activeSince, m.lastSuccess, m.copies, m.missed, m.ready}
+	return []prometheus.Collector{m.interval, m.activeSince, m.lastSuccess, m.copies, m.failing, m.missed, m.ready}
 }
 
 // set shows what the status says.
@@ -67,6 +73,7 @@ func (m *instruments) set(now time.Time, s *v1alpha1.SnapshotSchedule, status v1
 		}
 		m.activeSince.WithLabelValues(s.Namespace, s.Name).Set(float64(since.Unix()))
 	}
+	m.setFailing(s, status)
 	m.missed.WithLabelValues(s.Namespace, s.Name) // 0 is told too
 	last := m.lastSuccess.WithLabelValues(s.Namespace, s.Name)
 	last.Set(0)
@@ -76,6 +83,30 @@ func (m *instruments) set(now time.Time, s *v1alpha1.SnapshotSchedule, status v1
 	for state, n := range map[string]int32{"ready": status.ReadyCount, "pending": status.PendingCount, "failed": status.FailedCount} {
 		m.copies.WithLabelValues(s.Namespace, s.Name, state).Set(float64(n))
 	}
+}
+
+// setFailing shows the part of set that there is of a schedule that cannot be read.
+func (m *instruments) setFailing(s *v1alpha1.SnapshotSchedule, status v1alpha1.SnapshotScheduleStatus) {
+	if s.Spec.Suspend {
+		m.failing.DeleteLabelValues(s.Namespace, s.Name)
+		return
+	}
+	m.failing.WithLabelValues(s.Namespace, s.Name).Set(float64(failing(status)))
+}
+
+// failing counts the claims that are not copied as they should be.
+func failing(status v1alpha1.SnapshotScheduleStatus) int {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonClaimsNotCopied {
+		return int(status.ClaimCount)
+	}
+	n := 0
+	for _, claim := range status.Claims {
+		if mildness(claim) < mild {
+			n++
+		}
+	}
+	return n
 }
 
 // becameReady counts how long a copy took, where this change made it ready.
@@ -93,6 +124,7 @@ func (m *instruments) forget(key types.NamespacedName) {
 	m.activeSince.DeletePartialMatch(of)
 	m.lastSuccess.DeletePartialMatch(of)
 	m.copies.DeletePartialMatch(of)
+	m.failing.DeletePartialMatch(of)
 	m.missed.DeletePartialMatch(of)
 	m.ready.DeletePartialMatch(of)
 }

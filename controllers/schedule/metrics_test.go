@@ -62,3 +62,51 @@ func TestMetricsTellSinceWhenCopiesAreDue(t *testing.T) {
 	m.forget(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 	check("gone", map[string]float64{})
 }
+
+// How many claims are not copied as they should be: a schedule's newest copy says
+// nothing of one claim among many.
+func TestMetricsTellHowManyClaimsFail(t *testing.T) {
+	s := &v1alpha1.SnapshotSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hourly"}}
+	is := func(reason string, ready metav1.ConditionStatus, claims ...v1alpha1.ClaimReason) v1alpha1.SnapshotScheduleStatus {
+		status := v1alpha1.SnapshotScheduleStatus{ClaimCount: 7, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason}}}
+		for _, c := range claims {
+			status.Claims = append(status.Claims, v1alpha1.ClaimSnapshots{Reason: c})
+		}
+		return status
+	}
+	for name, tc := range map[string]struct {
+		why     string
+		suspend bool
+		status  v1alpha1.SnapshotScheduleStatus
+		want    int // less than 0: none is told
+	}{
+		"good":              {"no claim is behind", false, is(v1alpha1.ReasonActive, metav1.ConditionTrue), 0},
+		"some fail":         {"what waits, or is wanted so, is no failure", false, is(v1alpha1.ReasonClaimsNotCopied, metav1.ConditionFalse, v1alpha1.ClaimRefused, v1alpha1.ClaimHookFailed, v1alpha1.ClaimWaits, v1alpha1.ClaimOptedOut), 2},
+		"some wait":         {"that passes", false, is(v1alpha1.ReasonActive, metav1.ConditionTrue, v1alpha1.ClaimWaits, v1alpha1.ClaimNotMounted), 0},
+		"invalid":           {"none is copied", false, is(v1alpha1.ReasonInvalidSpec, metav1.ConditionFalse), 7},
+		"no hooks":          {"none is copied", false, is(v1alpha1.ReasonHooksNotEnabled, metav1.ConditionFalse, v1alpha1.ClaimFailed), 7},
+		"clock behind":      {"none is copied", false, is(v1alpha1.ReasonClockBehind, metav1.ConditionFalse), 7},
+		"suspended":         {"nobody wants them copied", true, is(v1alpha1.ReasonClaimsNotCopied, metav1.ConditionFalse, v1alpha1.ClaimFailed), -1},
+		"not looked at yet": {"nobody knows", false, v1alpha1.SnapshotScheduleStatus{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, registry := newInstruments(), prometheus.NewPedanticRegistry()
+			registry.MustRegister(m.failing)
+			s.Spec.Suspend = false
+			m.setFailing(s, is(v1alpha1.ReasonInvalidSpec, metav1.ConditionFalse)) // as it was before
+			s.Spec.Suspend = tc.suspend
+			m.setFailing(s, tc.status)
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := -1
+			for _, f := range families {
+				got = int(f.GetMetric()[0].GetGauge().GetValue())
+			}
+			if got != tc.want {
+				t.Errorf("%s: told %d, want %d", tc.why, got, tc.want)
+			}
+		})
+	}
+}
