@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -77,4 +78,31 @@ func (s *Server) Bind(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 		return fmt.Errorf("bind a claim: %w", err)
 	}
 	return nil
+}
+
+// BindAll does so with many claims, handle by handle. The first one is made by way
+// of the API server, the others are stored as its twins.
+func (s *Server) BindAll(ctx context.Context, p *Progress, claims []*corev1.PersistentVolumeClaim, handles func(i int) string) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	first, volume := claims[0], &corev1.PersistentVolume{}
+	if err := s.Bind(ctx, first, handles(0)); err != nil {
+		return err
+	}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: first.Spec.VolumeName}, volume); err != nil {
+		return fmt.Errorf("read a volume: %w", err)
+	}
+	var objects []client.Object
+	for i, claim := range claims[1:] {
+		twin := Twin(first, claim.Namespace, claim.Name)
+		twin.Labels, twin.Spec.VolumeName = claim.Labels, "pvc-"+string(twin.UID)
+		maps.Copy(twin.Annotations, claim.Annotations)
+		of := Twin(volume, "", twin.Spec.VolumeName)
+		of.Spec.ClaimRef.Namespace, of.Spec.ClaimRef.Name, of.Spec.ClaimRef.UID = twin.Namespace, twin.Name, twin.UID
+		of.Spec.CSI.VolumeHandle = handles(i + 1)
+		*claim = *twin
+		objects = append(objects, claim, of)
+	}
+	return s.Store(ctx, p, objects)
 }

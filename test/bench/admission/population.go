@@ -39,9 +39,11 @@ func (s *server) populate(ctx context.Context, claims int) error {
 			return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	return bench.Parallel(ctx, 8, claims, func(ctx context.Context, i int) error {
-		return s.Bind(ctx, bench.Claim(namespaceOf(i), fmt.Sprintf("data-postgresql-%d", i/namespaces), goodClass), fmt.Sprintf("vol-%017x", i+1))
-	})
+	var all []*corev1.PersistentVolumeClaim
+	for i := range claims {
+		all = append(all, bench.Claim(namespaceOf(i), fmt.Sprintf("data-postgresql-%d", i/namespaces), goodClass))
+	}
+	return s.BindAll(ctx, nil, all, func(i int) string { return fmt.Sprintf("vol-%017x", i+1) })
 }
 
 func namespaceOf(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }

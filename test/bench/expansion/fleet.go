@@ -28,7 +28,6 @@ import (
 const (
 	namespaces = 50
 	storage    = "gp3-encrypted"
-	workers    = 8
 )
 
 func namespaceOf(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }
@@ -114,7 +113,7 @@ func (f *fleet) longest(skip, each int) time.Duration {
 }
 
 // populate makes the nodes, the claims, on which node each is, and the policy.
-func populate(ctx context.Context, s *bench.Server, f *fleet, o options) error {
+func populate(ctx context.Context, s *bench.Server, p *bench.Progress, f *fleet, o options) error {
 	objects := []client.Object{
 		bench.Class(storage, map[string]string{"type": "gp3", "encrypted": "true"}),
 		&v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "growth"}, Spec: v1alpha1.StoragePolicySpec{Expansion: &v1alpha1.PolicyExpansion{
@@ -152,24 +151,38 @@ func populate(ctx context.Context, s *bench.Server, f *fleet, o options) error {
 			return fmt.Errorf("make a node: %w", err)
 		}
 	}
-	return bench.Parallel(ctx, workers, o.claims, func(ctx context.Context, i int) error {
-		claim := bench.Claim(namespaceOf(i), claimOf(i), storage)
-		if err := s.Bind(ctx, claim, fmt.Sprintf("vol-%017x", i+1)); err != nil {
-			return err
-		}
-		a := &storagev1.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: "csi-" + string(claim.UID), Annotations: map[string]string{"csi.alpha.kubernetes.io/node-id": "i-0123456789abcdef0"}},
-			Spec:       storagev1.VolumeAttachmentSpec{Attacher: bench.Provisioner, NodeName: nodeOf(i % o.kubelets), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &claim.Spec.VolumeName}},
-		}
-		if err := s.Client.Create(ctx, a); err != nil {
-			return fmt.Errorf("make an attachment: %w", err)
-		}
-		a.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"devicePath": "/dev/xvdaa"}}
-		if err := s.Client.Status().Update(ctx, a); err != nil {
-			return fmt.Errorf("make an attachment: %w", err)
-		}
-		return nil
-	})
+	p.Say("%d claims are made", o.claims)
+	var claims []*corev1.PersistentVolumeClaim
+	for i := range o.claims {
+		claims = append(claims, bench.Claim(namespaceOf(i), claimOf(i), storage))
+	}
+	if err := s.BindAll(ctx, p, claims, func(i int) string { return fmt.Sprintf("vol-%017x", i+1) }); err != nil {
+		return err
+	}
+	return attach(ctx, s, p, claims, o.kubelets)
+}
+
+// attach attaches the claims' volumes to the nodes in turn, the first by way of
+// the API server.
+func attach(ctx context.Context, s *bench.Server, p *bench.Progress, claims []*corev1.PersistentVolumeClaim, nodes int) error {
+	first := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "csi-" + string(claims[0].UID), Annotations: map[string]string{"csi.alpha.kubernetes.io/node-id": "i-0123456789abcdef0"}},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: bench.Provisioner, NodeName: nodeOf(0), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &claims[0].Spec.VolumeName}},
+	}
+	if err := s.Client.Create(ctx, first); err != nil {
+		return fmt.Errorf("make an attachment: %w", err)
+	}
+	first.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"devicePath": "/dev/xvdaa"}}
+	if err := s.Client.Status().Update(ctx, first); err != nil {
+		return fmt.Errorf("make an attachment: %w", err)
+	}
+	var others []client.Object
+	for i, claim := range claims[1:] {
+		a := bench.Twin(first, "", "csi-"+string(claim.UID))
+		a.Spec.NodeName, a.Spec.Source.PersistentVolumeName = nodeOf((i+1)%nodes), &claim.Spec.VolumeName
+		others = append(others, a)
+	}
+	return s.Store(ctx, p, others)
 }
 
 // isWrite says whether a request, told as bench.Server.Requests does, is a write

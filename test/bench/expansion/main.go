@@ -32,6 +32,7 @@ type options struct {
 	rounds           int           // that are measured
 	other            int           // series of a kubelet besides those of volumes
 	log              string        // file
+	progress         io.Writer     // how far it is; nil: nobody
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.IntVar(&o.other, "other-series", 4000, "how many series each kubelet tells besides those of volumes")
 	flag.StringVar(&o.log, "log", os.DevNull, "file that takes what the manager logs")
 	flag.Parse()
+	o.progress = os.Stderr
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(logr.Discard()) // else controller-runtime prints a stack to say that nobody did
@@ -57,6 +59,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.claims < 1 || o.kubelets < 1 || o.rounds < 1 {
 		return fmt.Errorf("--claims is %d, --kubelets %d, --rounds %d: want at least 1 of each", o.claims, o.kubelets, o.rounds)
 	}
+	var p *bench.Progress
+	if o.progress != nil {
+		p = bench.NewProgress(o.progress)
+	}
 	s, err := bench.Start(ctx)
 	if err != nil {
 		return err
@@ -65,7 +71,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	fleet := startFleet(o)
 	defer fleet.close()
 	fmt.Fprintf(out, "\n# %d claims on %d kubelets, a round each %v; %s\n", o.claims, o.kubelets, o.interval, s.Version)
-	if err := populate(ctx, s, fleet, o); err != nil {
+	if err := populate(ctx, s, p, fleet, o); err != nil {
 		return err
 	}
 	authority := filepath.Join(s.Dir, "kubelets.crt")
@@ -77,11 +83,13 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("--log: %w", err)
 	}
 	defer log.Close()
+	p.Say("the manager is built and started")
 	m, err := s.StartManager(ctx, bench.ManagerOptions{Log: log, Args: []string{"--usage-interval=" + o.interval.String(), "--kubelet-certificate-authority=" + authority}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Stop()) }()
+	p.Say("%d rounds are measured", o.rounds)
 	figures, err := measure(ctx, s, m, fleet, o, out)
 	if err != nil {
 		return err

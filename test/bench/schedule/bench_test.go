@@ -12,7 +12,7 @@ import (
 // TestRun: the whole measurement, of few claims. What it measures is for a
 // reader to judge; that it measures is held here.
 func TestRun(t *testing.T) {
-	o := options{claims: 6, schedules: 2, lead: 5 * time.Second, throttle: true, qps: 100, patience: 5 * time.Minute, resting: 10, copies: 2, quiet: 3 * time.Second}
+	o := options{claims: 6, schedules: 2, lead: 30 * time.Second, throttle: true, qps: 100, patience: 5 * time.Minute, resting: 10, copies: 2, quiet: 3 * time.Second}
 	var out bytes.Buffer
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatalf("%v\n%s", err, &out)

@@ -37,19 +37,20 @@ type options struct {
 	quiet     time.Duration // how long the cluster at rest is watched
 	logs      string        // folder
 	processor int
+	progress  io.Writer // how far it is; nil: nobody
 }
 
 func readFlags() options {
 	var o options
 	flag.IntVar(&o.claims, "claims", 1000, "how many claims a slot copies; 0: leave the slot out")
 	flag.IntVar(&o.schedules, "schedules", 200, "how many schedules the claims are spread over")
-	flag.DurationVar(&o.lead, "lead", 30*time.Second, "how long before the slot the schedules are there at least")
+	flag.DurationVar(&o.lead, "lead", time.Minute, "how long before the slot the schedules are there at least")
 	flag.BoolVar(&o.throttle, "throttle", true, "EC2 refuses what is too fast, as it does: 5 CreateSnapshot a second")
 	flag.IntVar(&o.qps, "controller-qps", 100, "what the snapshot-controller may ask of the API server a second; its own default is 5")
 	flag.DurationVar(&o.patience, "patience", 20*time.Minute, "how long all copies of the slot may take to become ready")
 	flag.IntVar(&o.resting, "resting-claims", 5000, "how many claims the cluster at rest has; 0: leave it out")
 	flag.IntVar(&o.copies, "copies", 4, "how many copies each of these claims has")
-	flag.DurationVar(&o.quiet, "quiet", 3*time.Minute, "how long the cluster at rest is watched")
+	flag.DurationVar(&o.quiet, "quiet", 2*time.Minute, "how long the cluster at rest is watched")
 	flag.StringVar(&o.logs, "logs", "", "folder that takes what the processes log; empty: nobody")
 	flag.IntVar(&o.processor, "gomaxprocs", 0, "processors that the manager may use; 0: all")
 	flag.Parse()
@@ -60,7 +61,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(logr.Discard()) // else controller-runtime prints a stack to say that nobody did
-	if err := run(ctx, readFlags(), os.Stdout); err != nil {
+	o := readFlags()
+	o.progress = os.Stderr
+	if err := run(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -96,6 +99,9 @@ func onServer(ctx context.Context, o options, measure func(*place) ([]bench.Figu
 		return nil, err
 	}
 	p := &place{Server: s, logs: o.logs}
+	if o.progress != nil {
+		p.progress = bench.NewProgress(o.progress)
+	}
 	defer func() { err = errors.Join(err, p.close(), s.Stop()) }()
 	return measure(p)
 }

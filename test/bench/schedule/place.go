@@ -32,8 +32,9 @@ const workers = 8
 // place is a server, and all that runs against it.
 type place struct {
 	*bench.Server
-	logs  string // folder; empty: none
-	stops []func() error
+	progress *bench.Progress
+	logs     string // folder; empty: none
+	stops    []func() error
 }
 
 // close stops what was started, the last first.
@@ -63,6 +64,7 @@ func (p *place) log(name string) (io.Writer, error) {
 
 // startManager starts the manager for as long as the place is there.
 func (p *place) startManager(ctx context.Context, o options) (*bench.Manager, error) {
+	p.progress.Say("the manager is built and started")
 	log, err := p.log("manager")
 	if err != nil {
 		return nil, err
@@ -101,12 +103,17 @@ func (p *place) classes(ctx context.Context, schedules int) error {
 	return nil
 }
 
-// claim makes the i-th claim, of the schedule whose turn it is.
-func (p *place) claim(ctx context.Context, i, schedules int, handle string) (*corev1.PersistentVolumeClaim, error) {
-	schedule := i % schedules
-	claim := bench.Claim(namespaceOf(schedule), fmt.Sprintf("data-%s-%d", setOf(schedule), i/schedules), storage)
-	claim.Labels[memberLabel] = setOf(schedule)
-	return claim, p.Bind(ctx, claim, handle)
+// claims are bound claims, of the schedules in turn.
+func (p *place) claims(ctx context.Context, n, schedules int, handles func(i int) string) ([]*corev1.PersistentVolumeClaim, error) {
+	p.progress.Say("%d claims are made", n)
+	var all []*corev1.PersistentVolumeClaim
+	for i := range n {
+		schedule := i % schedules
+		claim := bench.Claim(namespaceOf(schedule), fmt.Sprintf("data-%s-%d", setOf(schedule), i/schedules), storage)
+		claim.Labels[memberLabel] = setOf(schedule)
+		all = append(all, claim)
+	}
+	return all, p.BindAll(ctx, p.progress, all, handles)
 }
 
 // schedule makes the i-th schedule.
@@ -130,17 +137,18 @@ func cronAt(at time.Time) string {
 	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), at.Month())
 }
 
-// settled counts the schedules whose status says that they are known and due.
-func (p *place) settled(ctx context.Context) (int, error) {
+// settled counts the schedules whose status says that they are known and due, and
+// the ready copies that they tell of.
+func (p *place) settled(ctx context.Context) (schedules, ready int, err error) {
 	var all v1alpha1.SnapshotScheduleList
 	if err := p.Client.List(ctx, &all); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	n := 0
 	for i := range all.Items {
 		if all.Items[i].Status.NextScheduleTime != nil {
-			n++
+			schedules++
 		}
+		ready += int(all.Items[i].Status.ReadyCount)
 	}
-	return n, nil
+	return schedules, ready, nil
 }

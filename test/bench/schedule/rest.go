@@ -31,18 +31,20 @@ func measureRest(ctx context.Context, p *place, o options, out io.Writer) ([]ben
 	if err != nil {
 		return nil, err
 	}
-	if err := testenv.Eventually(ctx, 5*time.Minute, "the manager knows all schedules", func(ctx context.Context) (string, error) {
-		n, err := p.settled(ctx)
-		if err != nil || n == o.schedules {
+	if err := testenv.Eventually(ctx, 5*time.Minute, "the manager knows all schedules and copies", func(ctx context.Context) (string, error) {
+		n, ready, err := p.settled(ctx)
+		if err != nil || n == o.schedules && ready == o.resting*o.copies {
 			return "", err
 		}
-		return fmt.Sprintf("%d of %d", n, o.schedules), nil
+		return fmt.Sprintf("%d of %d, %d of %d", n, o.schedules, ready, o.resting*o.copies), nil
 	}); err != nil {
 		return nil, err
 	}
+	p.progress.Say("the manager knows all; nobody is to write any more")
 	if err := p.quiet(ctx); err != nil {
 		return nil, err
 	}
+	p.progress.Say("it is watched for %v", o.quiet)
 	began, err := m.Memory(ctx)
 	if err != nil {
 		return nil, err
@@ -91,8 +93,9 @@ func (p *place) populate(ctx context.Context, o options) error {
 	if err := p.classes(ctx, o.schedules); err != nil {
 		return err
 	}
+	p.progress.Say("%d schedules are made", o.schedules)
 	yearly := cronAt(time.Now().Add(-24 * time.Hour))
-	keep := v1alpha1.SnapshotRetention{KeepLast: int32(o.copies), Daily: 7}
+	keep := v1alpha1.SnapshotRetention{KeepLast: int32(max(o.copies, 1)), Daily: 7}
 	if err := bench.Parallel(ctx, workers, o.schedules, func(ctx context.Context, i int) error { return p.schedule(ctx, i, yearly, keep) }); err != nil {
 		return err
 	}
@@ -104,51 +107,79 @@ func (p *place) populate(ctx context.Context, o options) error {
 	for i := range all.Items {
 		uids[all.Items[i].Namespace+"/"+all.Items[i].Name] = all.Items[i].UID
 	}
+	claims, err := p.claims(ctx, o.resting, o.schedules, func(i int) string { return fmt.Sprintf("vol-%017x", i+1) })
+	if err != nil || o.copies == 0 {
+		return err
+	}
+	p.progress.Say("%d copies are made", o.resting*o.copies)
+	first, err := p.copied(ctx, claims[0])
+	if err != nil {
+		return err
+	}
 	hour := time.Now().Truncate(time.Hour)
-	return bench.Parallel(ctx, workers, o.resting, func(ctx context.Context, i int) error {
-		claim, err := p.claim(ctx, i, o.schedules, fmt.Sprintf("vol-%017x", i+1))
-		if err != nil {
-			return err
-		}
+	var objects []client.Object
+	for i, claim := range claims {
 		schedule := scheduleOf(i % o.schedules)
 		for n := range o.copies {
-			if err := p.copied(ctx, claim, schedule, uids[claim.Namespace+"/"+schedule], hour.Add(-time.Duration(n)*time.Hour)); err != nil {
-				return err
-			}
+			snapshot, content := first.of(claim, schedule, uids[claim.Namespace+"/"+schedule], hour.Add(-time.Duration(n)*time.Hour))
+			objects = append(objects, snapshot, content)
 		}
-		return nil
-	})
+	}
+	return p.Store(ctx, p.progress, objects)
 }
 
-// copied makes a copy of a claim in a run as the manager and the snapshot stack
-// leave it: asked for, bound to a content, ready.
-func (p *place) copied(ctx context.Context, claim *corev1.PersistentVolumeClaim, schedule string, uid types.UID, at time.Time) error {
+// taken is a copy that is ready, and its content.
+type taken struct {
+	snapshot *snapshotv1.VolumeSnapshot
+	content  *snapshotv1.VolumeSnapshotContent
+}
+
+// copied makes a copy of a claim as the manager and the snapshot stack leave it:
+// asked for, bound to a content, ready. It is of no schedule: only those that are
+// stored as its twins are.
+func (p *place) copied(ctx context.Context, claim *corev1.PersistentVolumeClaim) (taken, error) {
 	class := copyClass
-	slot := copies.SlotOf(at)
 	snapshot := &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: claim.Namespace, Name: copies.Name(claim.Name, claim.UID, uid, slot),
-			Labels:      map[string]string{v1alpha1.LabelSchedule: schedule, v1alpha1.LabelClaimUID: string(claim.UID), v1alpha1.LabelSlot: slot},
+			Namespace: claim.Namespace, Name: "first",
+			Labels:      map[string]string{v1alpha1.LabelClaimUID: string(claim.UID)},
 			Annotations: map[string]string{v1alpha1.AnnotationClaim: claim.Name},
 			Finalizers:  []string{"snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection", "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"},
 		},
 		Spec: snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim.Name}, VolumeSnapshotClassName: &class},
 	}
 	if err := p.Client.Create(ctx, snapshot, client.FieldOwner("holdfast-manager")); err != nil {
-		return fmt.Errorf("make a copy: %w", err)
+		return taken{}, fmt.Errorf("make a copy: %w", err)
 	}
-	content, handle, ready, size := "snapcontent-"+string(snapshot.UID), "snap-"+string(snapshot.UID)[:17], true, resource.MustParse("20Gi")
-	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{BoundVolumeSnapshotContentName: &content, CreationTime: &metav1.Time{Time: at}, ReadyToUse: &ready, RestoreSize: &size}
+	name, handle, ready, size := "snapcontent-"+string(snapshot.UID), "vol-"+string(claim.UID)[:17], true, resource.MustParse("20Gi")
+	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{BoundVolumeSnapshotContentName: &name, CreationTime: &metav1.Time{Time: time.Now()}, ReadyToUse: &ready, RestoreSize: &size}
 	if err := p.Client.Status().Update(ctx, snapshot, client.FieldOwner("snapshot-controller")); err != nil {
-		return fmt.Errorf("make a copy ready: %w", err)
+		return taken{}, fmt.Errorf("make a copy ready: %w", err)
 	}
-	handleOfVolume := "vol-" + string(claim.UID)[:17]
-	return p.Client.Create(ctx, &snapshotv1.VolumeSnapshotContent{
-		ObjectMeta: metav1.ObjectMeta{Name: content, Annotations: map[string]string{"example.com/handle": handle}},
+	content := &snapshotv1.VolumeSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: snapshotv1.VolumeSnapshotContentSpec{
 			Driver: bench.Provisioner, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete, VolumeSnapshotClassName: &class,
-			Source:            snapshotv1.VolumeSnapshotContentSource{VolumeHandle: &handleOfVolume},
+			Source:            snapshotv1.VolumeSnapshotContentSource{VolumeHandle: &handle},
 			VolumeSnapshotRef: corev1.ObjectReference{APIVersion: "snapshot.storage.k8s.io/v1", Kind: "VolumeSnapshot", Namespace: snapshot.Namespace, Name: snapshot.Name, UID: snapshot.UID},
 		},
-	}, client.FieldOwner("snapshot-controller"))
+	}
+	if err := p.Client.Create(ctx, content, client.FieldOwner("snapshot-controller")); err != nil {
+		return taken{}, fmt.Errorf("make a content: %w", err)
+	}
+	return taken{snapshot, content}, nil
+}
+
+// of is its twin: the copy of another claim, by a schedule, in a run.
+func (t taken) of(claim *corev1.PersistentVolumeClaim, schedule string, uid types.UID, at time.Time) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent) {
+	slot := copies.SlotOf(at)
+	snapshot := bench.Twin(t.snapshot, claim.Namespace, copies.Name(claim.Name, claim.UID, uid, slot))
+	snapshot.Status.CreationTime = &metav1.Time{Time: at}
+	snapshot.Labels = map[string]string{v1alpha1.LabelSchedule: schedule, v1alpha1.LabelClaimUID: string(claim.UID), v1alpha1.LabelSlot: slot}
+	snapshot.Annotations[v1alpha1.AnnotationClaim] = claim.Name
+	snapshot.Spec.Source.PersistentVolumeClaimName = &claim.Name
+	content := bench.Twin(t.content, "", "snapcontent-"+string(snapshot.UID))
+	content.Spec.VolumeSnapshotRef.Namespace, content.Spec.VolumeSnapshotRef.Name, content.Spec.VolumeSnapshotRef.UID = snapshot.Namespace, snapshot.Name, snapshot.UID
+	snapshot.Status.BoundVolumeSnapshotContentName = &content.Name
+	return snapshot, content
 }

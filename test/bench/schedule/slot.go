@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -56,10 +57,7 @@ func measureSlot(ctx context.Context, p *place, o options, out io.Writer) ([]ben
 	if err != nil {
 		return nil, err
 	}
-	if err := bench.Parallel(ctx, workers, o.claims, func(ctx context.Context, i int) error {
-		_, err := p.claim(ctx, i, o.schedules, handles[i])
-		return err
-	}); err != nil {
+	if _, err := p.claims(ctx, o.claims, o.schedules, func(i int) string { return handles[i] }); err != nil {
 		return nil, err
 	}
 	m, err := p.startManager(ctx, o)
@@ -71,10 +69,18 @@ func measureSlot(ctx context.Context, p *place, o options, out io.Writer) ([]ben
 		return nil, err
 	}
 	seen := &sights{slot: slot, want: o.claims, created: map[types.UID]time.Time{}, ready: map[types.UID]time.Time{}, byClaim: map[string]int{}}
+	// What is written of new schedules is no cost of their slot.
+	if err := p.quiet(ctx); err != nil {
+		return nil, err
+	}
 	before, err := p.usage(ctx, m)
 	if err != nil {
 		return nil, err
 	}
+	if time.Now().After(slot) {
+		return nil, errors.New("the schedules were not settled before their slot: give them longer with --lead")
+	}
+	p.progress.Say("all is set for the slot of %s UTC", slot.UTC().Format("15:04"))
 	if err := seen.watch(ctx, p, o.patience); err != nil {
 		return nil, err
 	}
@@ -98,13 +104,14 @@ func measureSlot(ctx context.Context, p *place, o options, out io.Writer) ([]ben
 // scheduleAll makes the schedules, due at one minute, and waits until the manager
 // knows them all.
 func (p *place) scheduleAll(ctx context.Context, o options) (time.Time, error) {
+	p.progress.Say("%d schedules are made", o.schedules)
 	slot := time.Now().Add(o.lead + time.Minute).Truncate(time.Minute)
 	keep := v1alpha1.SnapshotRetention{KeepLast: 3}
 	if err := bench.Parallel(ctx, workers, o.schedules, func(ctx context.Context, i int) error { return p.schedule(ctx, i, cronAt(slot), keep) }); err != nil {
 		return slot, err
 	}
 	return slot, testenv.Eventually(ctx, time.Until(slot), "the manager knows all schedules", func(ctx context.Context) (string, error) {
-		n, err := p.settled(ctx)
+		n, _, err := p.settled(ctx)
 		if err != nil || n == o.schedules {
 			return "", err
 		}
@@ -149,6 +156,7 @@ func (s *sights) watchOnce(ctx context.Context, p *place) error {
 				return nil
 			}
 			s.note(snapshot)
+			p.progress.Often("%d of %d copies are there, %d are ready", len(s.created), s.want, len(s.ready))
 		}
 	}
 	return nil
