@@ -116,24 +116,24 @@ func look(ctx context.Context, s *bench.Server, m *bench.Manager, f *fleet) (sta
 
 // measure watches rounds in which nothing is due.
 func measure(ctx context.Context, s *bench.Server, m *bench.Manager, f *fleet, o options, out io.Writer) ([]bench.Figure, error) {
-	until := func(rounds int) error {
-		limit := bench.Within + time.Duration(rounds)*2*o.interval
+	more := func(from, rounds int) error {
+		limit, want := bench.Within+time.Duration(rounds)*2*o.interval, from+rounds*o.kubelets
 		return testenv.Eventually(ctx, limit, fmt.Sprintf("%d rounds", rounds), func(context.Context) (string, error) {
-			if n := f.asked(); n < rounds*o.kubelets {
-				return fmt.Sprintf("%d questions, want %d", n, rounds*o.kubelets), nil
+			if n := f.asked(); n < want {
+				return fmt.Sprintf("%d questions, want %d", n, want), nil
 			}
 			return "", nil
 		})
 	}
 	const first = 3 // rounds in which the manager learns what there is, and audits
-	if err := until(first); err != nil {
+	if err := more(0, first); err != nil {
 		return nil, err
 	}
 	before, err := look(ctx, s, m, f)
 	if err != nil {
 		return nil, err
 	}
-	if err := until(first + o.rounds); err != nil {
+	if err := more(before.asked, o.rounds); err != nil {
 		return nil, err
 	}
 	after, err := look(ctx, s, m, f)
