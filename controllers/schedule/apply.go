@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
@@ -24,13 +23,13 @@ import (
 // takes some milliseconds for each.
 const createAtOnce = 8
 
-// create asks for the planned copies, and answers which were refused and why.
-// One that is refused stops no other. It is killed between any two of them
+// create asks for the planned copies, and answers which were refused and why, by
+// claim. One that is refused stops no other. It is killed between any two of them
 // without harm: what is there already is as good as created.
 //
 // Hooks of the schedule bracket the cut: with them this comes back once the copies
 // are cut, or their Pods are let go all the same.
-func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, plan Plan) ([]v1alpha1.ClaimSnapshots, error) {
+func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, plan Plan) (map[types.UID]Refusal, error) {
 	asks := r.asks(plan)
 	err := r.askAll(ctx, s, asks)
 	if err == nil {
@@ -40,15 +39,14 @@ func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, p
 		return nil, fmt.Errorf("create copies: %w", err)
 	}
 	schedule, now := client.ObjectKeyFromObject(s), r.clock.Now()
-	var refused []v1alpha1.ClaimSnapshots
+	refused := map[types.UID]Refusal{}
 	for _, a := range asks {
 		for _, claim := range a.claims {
 			if a.outcome == nil {
 				r.ledger.made(schedule, claim.UID)
 				continue
 			}
-			why := r.ledger.refused(schedule, a.booked(claim.UID), claim.UID, a.object.GetLabels()[v1alpha1.LabelSlot], now, a.outcome)
-			refused = append(refused, refusal(claim.UID, claim.Name, why))
+			refused[claim.UID] = r.ledger.refused(schedule, a.booked(claim.UID), claim.UID, a.object.GetLabels()[v1alpha1.LabelSlot], now, a.outcome)
 		}
 	}
 	return refused, nil
@@ -159,21 +157,13 @@ func (r *Reconciler) ask(ctx context.Context, want client.Object) (fresh bool, e
 	return false, nil
 }
 
-// stillRefused are the claims that are not asked for yet since the last time was
-// refused, without those that were refused just now.
-func stillRefused(seen Observed, now time.Time, fresh []v1alpha1.ClaimSnapshots) []v1alpha1.ClaimSnapshots {
-	var still []v1alpha1.ClaimSnapshots
+// stillRefused are the claims whose copy was refused, and is not asked for yet again.
+func stillRefused(seen Observed, now time.Time) []v1alpha1.ClaimSnapshots {
+	var all []v1alpha1.ClaimSnapshots
 	for _, c := range seen.Candidates {
-		old, is := seen.Refusals[c.Claim.UID]
-		if !is || !now.Before(old.Until) || slices.ContainsFunc(fresh, func(f v1alpha1.ClaimSnapshots) bool { return f.UID == c.Claim.UID }) {
-			continue
+		if why, is := seen.Refusals[c.Claim.UID]; is && now.Before(why.Until) {
+			all = append(all, v1alpha1.ClaimSnapshots{UID: c.Claim.UID, Name: c.Claim.Name, Reason: why.Reason, Message: cmp.Or(why.Message, "(no reason given)")})
 		}
-		still = append(still, refusal(c.Claim.UID, c.Claim.Name, old))
 	}
-	return still
-}
-
-// refusal is the entry of a status for a copy that was not created.
-func refusal(uid types.UID, claim string, why Refusal) v1alpha1.ClaimSnapshots {
-	return v1alpha1.ClaimSnapshots{UID: uid, Name: claim, Reason: why.Reason, Message: cmp.Or(why.Message, "(no reason given)")}
+	return all
 }

@@ -84,6 +84,7 @@ func TestSchedules(t *testing.T) {
 	t.Run("drivers", testDrivers)
 	t.Run("ready", testReady)
 	t.Run("counts", testCounts)
+	t.Run("thrift", testThrift)
 	t.Run("hooks", testHooks)
 	t.Run("hooks that hang", testHangingHooks)
 	t.Run("hooks not enabled", testHooksNotEnabled)

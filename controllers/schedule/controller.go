@@ -52,8 +52,9 @@ type Reconciler struct {
 	hooks  *hooks.Runner // nil: they are not enabled
 	places chan struct{} // of schedules with hooks
 
-	ledger  *ledger
-	metrics *instruments
+	ledger    *ledger
+	unwritten unwritten
+	metrics   *instruments
 }
 
 // Options are what a Reconciler works with. All but Hooks must be given.
@@ -76,7 +77,8 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 	return r
 }
 
-// Reconcile does what one schedule is due, and writes its status where it differs.
+// Reconcile does what one schedule is due, and writes its status where it differs,
+// by progress alone only after a while.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.SnapshotSchedule{}
 	err := r.client.Get(ctx, req.NamespacedName, s)
@@ -124,15 +126,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	status := Report(now, s.Status, s.Generation, found)
-	result, err := r.write(ctx, s, status, r.wait(now, found.Plan.NextLook), func() {
-		r.tell(s, status, found)
-		r.metrics.set(now, s, status, ready)
-	})
+	result, err := r.report(ctx, now, s, ready, found)
 	if err = errors.Join(err, untended); err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, nil
+}
+
+// report writes what was found, and tells it. Progress alone is written after a
+// while.
+func (r *Reconciler) report(ctx context.Context, now time.Time, s *v1alpha1.SnapshotSchedule, ready *Ready, found Found) (ctrl.Result, error) {
+	status, again := Report(now, s.Status, s.Generation, found), r.wait(now, found.Plan.NextLook)
+	if onlyProgress(s.Spec.CatchUp, s.Status, status) {
+		if wait := r.unwritten.wait(client.ObjectKeyFromObject(s), now); wait > 0 {
+			r.metrics.set(now, s, status, ready)
+			return ctrl.Result{RequeueAfter: min(again, wait)}, nil
+		}
+	}
+	return r.write(ctx, s, status, again, func() {
+		r.tell(s, status, found)
+		r.metrics.set(now, s, status, ready)
+	})
 }
 
 // idle writes the status of a schedule that is due and can do nothing. Its metrics
@@ -178,15 +192,22 @@ func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.Snapsho
 	if err != nil {
 		return Found{}, nil, err
 	}
-	refused, err := r.create(ctx, s, plan)
+	refusals, err := r.create(ctx, s, plan)
 	if err != nil {
 		return Found{}, nil, err
 	}
-	until, untended := r.tend(ctx, now, s, plan, groups, labelled)
+	done := plan
+	if plan.asks() {
+		seen = seen.Asked(now, plan, refusals)
+		if plan = Decide(now, seen, r.limits); plan.asks() { // what was refused made room
+			plan.NextLook = now
+		}
+	}
+	until, untended := r.tend(ctx, now, s, done, groups, labelled)
 	if !until.IsZero() && (plan.NextLook.IsZero() || until.Before(plan.NextLook)) {
 		plan.NextLook = until
 	}
-	return Found{Seen: seen, Plan: plan, Excluded: excluded, Refused: append(refused, stillRefused(seen, now, refused)...)}, untended, nil
+	return Found{Seen: seen, Plan: plan, Excluded: excluded, Refused: stillRefused(seen, now)}, untended, nil
 }
 
 // wait is after how long to look again.
@@ -213,6 +234,7 @@ func (r *Reconciler) write(ctx context.Context, s *v1alpha1.SnapshotSchedule, st
 			return ctrl.Result{}, fmt.Errorf("write the status of SnapshotSchedule %s/%s: %w", s.Namespace, s.Name, err)
 		}
 	}
+	r.unwritten.written(client.ObjectKeyFromObject(s))
 	tell()
 	return ctrl.Result{RequeueAfter: again}, nil
 }
@@ -243,5 +265,6 @@ func (r *Reconciler) leaving(ctx context.Context, name string) (bool, error) {
 // forget lets go of what is kept of a schedule that is gone.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.ledger.forget(key)
+	r.unwritten.written(key)
 	r.metrics.forget(key)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -380,6 +381,56 @@ func testReady(t *testing.T) {
 	st = m.must(s, deadline.Add(2*time.Second))
 	if st.ReadyCount != 1 || st.LastSuccessfulTime == nil || !st.LastSuccessfulTime.Time.Equal(slot) {
 		t.Errorf("ready after all, the status is %+v", st)
+	}
+}
+
+// testThrift: what is written of a run besides its copies. That it is over is
+// written as soon as its copies are asked for, their becoming ready not one by one.
+func testThrift(t *testing.T) {
+	const claims = 6
+	s := byHand(t, namespace(t, claims), "once")
+	m, began := start(t, options{}), s.CreationTimestamp.Add(time.Second)
+	writes := func(why string, want int) {
+		t.Helper()
+		if n := m.wire.written("PATCH", "/status"); len(n) != want {
+			t.Fatalf("%s: the status was written %d times, want %d: %q", why, len(n), want, n)
+		}
+	}
+	if st := m.must(s, began); st.LastRunToken != "once" || st.PendingCount != claims {
+		t.Errorf("all copies are asked for, and the status is %+v", st)
+	}
+	writes("the run is over", 1)
+	one := 0
+	ready := func() {
+		progress(t, taken(t, s)[fmt.Sprint("data-", one)], cutAt(began, true))
+		one++
+	}
+	for range 3 {
+		ready()
+		m.must(s, began.Add(time.Duration(one)*time.Second))
+	}
+	writes("three are ready, a second apart", 1)
+	if got := testutil.ToFloat64(m.r.metrics.copies.WithLabelValues(s.Namespace, s.Name, "ready")); got != 3 {
+		t.Errorf("the metrics count %v ready ones, want 3", got)
+	}
+	if result, err := m.look(s, began.Add(5*time.Second)); err != nil || result.RequeueAfter > progressWithin {
+		t.Errorf("looks again after %v, %v: want when it is to be written", result.RequeueAfter, err)
+	}
+	if st := m.must(s, began.Add(time.Second+progressWithin)); st.ReadyCount != 3 || st.PendingCount != 3 {
+		t.Errorf("a minute later the status is %+v, want 3 ready and 3 pending", st)
+	}
+	writes("a minute later", 2)
+	ready()
+	m.must(s, began.Add(3*time.Second+progressWithin))
+	writes("a fourth", 2)
+	ready()
+	ready()
+	if st := m.must(s, began.Add(4*time.Second+progressWithin)); st.ReadyCount != claims || st.PendingCount != 0 {
+		t.Errorf("all are ready, and the status is %+v", st)
+	}
+	writes("all are ready", 3)
+	if n := m.wire.written(s.Namespace); len(n) != claims+3 {
+		t.Errorf("%d writes, want %d copies and 3 of the status: %q", len(n), claims, n)
 	}
 }
 

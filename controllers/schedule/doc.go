@@ -48,6 +48,15 @@
 // though informers lag. Bookings and refusals are lost with the process; names of
 // copies are not, so all that costs is to ask for one twice.
 //
+// What is written of a run, besides its copies, does not grow with its claims:
+//
+//	copies were asked for        the status says so at once, without waiting for the
+//	                             informers to show them
+//	its claims wait, its copies  that is progress, and written after a minute
+//	become ready
+//	something else, or none is   at once, with the progress
+//	in the making any more
+//
 //	spec cannot be acted on    Valid=False; nothing until the spec changes
 //	namespace or schedule      nothing is created, nothing is written
 //	is being deleted

@@ -262,7 +262,7 @@ func testRefusedMarks(t *testing.T) {
 	}
 	groupProgress(t, &groups[0], groupv1.VolumeGroupSnapshotStatus{BoundVolumeGroupSnapshotContentName: ptr.To("content-" + groups[0].Name)})
 	cutGroup(t, &groups[0], at, "data-0", "data-1")
-	for _, after := range []time.Duration{2 * time.Second, 3 * time.Second} {
+	for _, after := range []time.Duration{2 * time.Second, 3 * time.Second, 3*time.Second + progressWithin} {
 		m.levelGroups(ns)
 		if _, err := m.look(s, at.Add(after)); err == nil || !strings.Contains(err.Error(), "data-0") {
 			t.Errorf("what could not be marked is not tried again: %v", err)

@@ -83,6 +83,9 @@ type Plan struct {
 	NextLook time.Time
 }
 
+// asks says whether there is anything to ask for.
+func (p Plan) asks() bool { return len(p.Create)+len(p.Groups) > 0 }
+
 // Hash is of all that moves activeSince.
 func Hash(spec *v1alpha1.SnapshotScheduleSpec) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %t", spec.Schedule, cmp.Or(spec.TimeZone, "UTC"), spec.Suspend))
@@ -111,6 +114,54 @@ func Decide(now time.Time, seen Observed, limits Limits) Plan {
 	}
 	slices.SortFunc(p.plan.Waiting, func(a, b v1alpha1.ClaimSnapshots) int { return cmp.Compare(a.Name, b.Name) })
 	return p.plan
+}
+
+// Asked is what was observed, and what has been asked for since as a plan says:
+// the copies are there, but for those that were refused, by claim. A plan by it is
+// what is left, so that a run is told of when it was asked for, and not once more
+// when the informers show it.
+func (seen Observed) Asked(now time.Time, plan Plan, refused map[types.UID]Refusal) Observed {
+	seen.Copies, seen.Load.Class = slices.Clone(seen.Copies), maps.Clone(seen.Load.Class)
+	seen.Volumes, seen.Refusals = maps.Clone(seen.Volumes), maps.Clone(seen.Refusals)
+	add := func(c copies.Copy, class string) {
+		if why, is := refused[c.ClaimUID]; is && why.Slot == c.Slot {
+			return
+		}
+		delete(seen.Refusals, c.ClaimUID)
+		c.Asked, c.Deadline = now, now.Add(time.Duration(seen.Spec.ReadyDeadlineSeconds)*time.Second)
+		seen.Copies = append(seen.Copies, c)
+		seen.count(class, c.ClaimUID, now)
+	}
+	for i := range plan.Create {
+		s := &plan.Create[i]
+		add(copies.Copy{
+			Name: s.Name, ClaimUID: types.UID(s.Labels[v1alpha1.LabelClaimUID]), Slot: s.Labels[v1alpha1.LabelSlot], With: s.Annotations[v1alpha1.AnnotationGroup],
+		}, *s.Spec.VolumeSnapshotClassName)
+	}
+	for i := range plan.Groups {
+		g := &plan.Groups[i].Object
+		for _, c := range plan.Groups[i].Claims {
+			add(copies.Copy{Name: g.Name, ClaimUID: c.UID, Slot: g.Labels[v1alpha1.LabelSlot], With: g.Name, Whole: true}, groupLoad(*g.Spec.VolumeGroupSnapshotClassName))
+		}
+	}
+	if seen.Refusals == nil {
+		seen.Refusals = map[types.UID]Refusal{}
+	}
+	maps.Copy(seen.Refusals, refused)
+	return seen
+}
+
+// count counts a copy that is asked for.
+func (seen *Observed) count(class string, claim types.UID, now time.Time) {
+	if seen.Load.Class == nil {
+		seen.Load.Class = map[string]int{}
+	}
+	if seen.Volumes == nil {
+		seen.Volumes = map[types.UID]VolumeLoad{}
+	}
+	seen.Load.Class[class]++
+	seen.Load.Cluster++
+	seen.Volumes[claim] = VolumeLoad{Pending: seen.Volumes[claim].Pending + 1, LastAsked: now}
 }
 
 // made is a copy that there is.
@@ -356,10 +407,11 @@ func (p *planner) hindered(c Candidate, u unit) (why string, until time.Time) {
 		return fmt.Sprintf("%d copies of the volume are being made, driver %s holds %d", volume.Pending, c.Driver, limit.Pending), again
 	case limit.Every > 0 && !volume.LastAsked.IsZero() && p.now.Before(volume.LastAsked.Add(limit.Every)):
 		return fmt.Sprintf("driver %s begins one copy of a volume in %v", c.Driver, limit.Every), volume.LastAsked.Add(limit.Every)
+	// The limit and not the count, which is another at each look: the text is written.
 	case full(p.seen.Load.Class[u.class()], len(u.claims), p.limits.Class):
-		return fmt.Sprintf("%d copies of %s wait to be cut, no more are asked for", p.seen.Load.Class[u.class()], u.className()), again
+		return fmt.Sprintf("%d copies of %s may wait to be cut, and do: it is asked for when there is room", p.limits.Class, u.className()), again
 	case full(p.seen.Load.Cluster, len(u.claims), p.limits.Cluster):
-		return fmt.Sprintf("%d copies in the cluster wait to be cut, no more are asked for", p.seen.Load.Cluster), again
+		return fmt.Sprintf("%d copies in the cluster may wait to be cut, and do: it is asked for when there is room", p.limits.Cluster), again
 	}
 	return "", time.Time{}
 }
@@ -402,16 +454,8 @@ func (p *planner) ask(u unit, r run) {
 			p.plan.Create = append(p.plan.Create, p.snapshot(c, r, series))
 		}
 	}
-	if p.seen.Load.Class == nil {
-		p.seen.Load.Class = map[string]int{}
-	}
-	if p.seen.Volumes == nil {
-		p.seen.Volumes = map[types.UID]VolumeLoad{}
-	}
-	p.seen.Load.Class[u.class()] += len(u.claims)
-	p.seen.Load.Cluster += len(u.claims)
 	for _, c := range u.claims {
-		p.seen.Volumes[c.Claim.UID] = VolumeLoad{Pending: p.seen.Volumes[c.Claim.UID].Pending + 1, LastAsked: p.now}
+		p.seen.count(u.class(), c.Claim.UID, p.now)
 	}
 }
 
