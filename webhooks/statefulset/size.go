@@ -121,7 +121,10 @@ func ActionOf(p *policy.Policy) v1alpha1.TemplateAction {
 //	its policy says Report                            none
 //	a policy that cannot be read may bound it         none: it grows later
 //	else  the largest of its siblings, which carry the set's stamp, and of what is
-//	      declared; at most the policy's maxSize, and what guardrails let a claim have
+//	      declared; at most the policy's maxSize, what guardrails let a claim have, and
+//	      its own annotation holdfast.dev/max-size
+//	that cannot be read, or guardrails refuse the     none
+//	IOPS that come with the size
 //
 // Where no webhook answers, the claim is made as it asks, and grows later.
 func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim) (*resource.Quantity, error) {
@@ -133,7 +136,7 @@ func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim
 	if err != nil {
 		return nil, err
 	}
-	_, of, err := claim.Look(ctx, w, c)
+	subject, of, err := claim.Look(ctx, w, c)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +161,9 @@ func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim
 			size = q
 		}
 	}
-	size = bounded(size, p, policies, of)
+	if size = bounded(size, p, policies, of); held(c, &size) || dearer(policies, subject, of, size) {
+		return nil, nil
+	}
 	if asked, is := c.Spec.Resources.Requests[corev1.ResourceStorage]; !is || size.Cmp(asked) <= 0 {
 		return nil, nil
 	}
@@ -289,6 +294,30 @@ func bounded(size resource.Quantity, growing *policy.Policy, policies []*policy.
 		}
 	}
 	return size
+}
+
+// held takes a size down to what the claim's own annotation holds it to, as a
+// template may have it; true: that cannot be read, and nobody knows.
+func held(c *corev1.PersistentVolumeClaim, size *resource.Quantity) bool {
+	text, is := c.Annotations[v1alpha1.AnnotationMaxSize]
+	if !is {
+		return false
+	}
+	most, err := resource.ParseQuantity(text)
+	if err == nil && most.Cmp(*size) < 0 {
+		*size = most
+	}
+	return err != nil
+}
+
+// dearer says whether a claim is refused at a size for the IOPS that come with it, by
+// the GiB: then the set would have no new replica at all.
+func dearer(policies []*policy.Policy, s claim.Subject, of policy.Claim, size resource.Quantity) bool {
+	s.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
+	return slices.ContainsFunc(policies, func(p *policy.Policy) bool {
+		return p.MatchesClaim(of) && p.ActionOf(v1alpha1.RuleClassMaxIOPS) == v1alpha1.Deny &&
+			slices.ContainsFunc(claim.Breaches(p, s), func(b policy.Breach) bool { return b.Rule == v1alpha1.RuleClassMaxIOPS })
+	})
 }
 
 // judgeSizes says what is wrong with the sizes that a set declares, where it has

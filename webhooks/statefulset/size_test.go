@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -115,6 +116,31 @@ func claimNamed(name, uid, template, size string) *corev1.PersistentVolumeClaim 
 	c.Spec.StorageClassName = ptr("")
 	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 	return c
+}
+
+// annotated is the claim of a new replica that is held to a size by its annotation.
+func annotated(most string) *corev1.PersistentVolumeClaim {
+	c := claimNamed("data-pg-2", "", "", "10Gi")
+	c.Annotations = map[string]string{v1alpha1.AnnotationMaxSize: most}
+	return c
+}
+
+// ofClass is the claim of a new replica of a class.
+func ofClass(name string) *corev1.PersistentVolumeClaim {
+	c := claimNamed("data-pg-2", "", "", "10Gi")
+	c.Spec.StorageClassName = ptr(name)
+	return c
+}
+
+// fast is a class that gives IOPS by the GiB.
+func fast(iopsPerGB string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"iopsPerGB": iopsPerGB}}
+}
+
+// iops gives a policy a guardrail of 4000 IOPS.
+func iops(p *v1alpha1.StoragePolicy, action v1alpha1.Action) *v1alpha1.StoragePolicy {
+	p.Spec.Guardrails = &v1alpha1.Guardrails{Action: action, StorageClass: &v1alpha1.StorageClassRules{MaxIOPS: 4000}}
+	return p
 }
 
 func worldOf(t *testing.T, objects ...client.Object) *world.World {
