@@ -125,6 +125,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("exemptions", testExemptions)
 	t.Run("ratchet", testRatchet)
 	t.Run("examples", testExamples)
+	t.Run("raise", testRaise)
 	t.Run("many", testMany)
 	t.Run("everything", testEverything)
 	t.Run("link", testLink)
