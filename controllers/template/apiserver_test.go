@@ -489,3 +489,38 @@ func TestSomebodyElseIsFaster(t *testing.T) {
 	}
 	h.same()
 }
+
+// TestUnstableMeanwhile: a set that is saved, and whose Pod fails before it is
+// deleted, stays until it is stable again, and says what it waits for.
+func TestUnstableMeanwhile(t *testing.T) {
+	h := newCluster(t).build("unstable", "recreate", nil)
+	before := h.set()
+	if !h.pass(h.lead(true, 2, false), 6) || h.records() != 1 {
+		t.Fatal("the set is not saved: this shows nothing")
+	}
+	ready := func(n int32) {
+		t.Helper()
+		set := h.set()
+		set.Status.ReadyReplicas, set.Status.AvailableReplicas = n, n
+		h.must(h.Status().Update(t.Context(), set, client.FieldOwner("kube-controller-manager")))
+	}
+	ready(2)
+	l := h.lead(true, 0, false)
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(before)}
+	for range 3 {
+		result, err := l.Reconcile(t.Context(), request)
+		h.must(err)
+		if result.RequeueAfter != later {
+			t.Errorf("it is looked at again after %v, want %v", result.RequeueAfter, later)
+		}
+	}
+	if told := l.told(); len(told) != 1 || !strings.Contains(told[0], ReasonRecreateWaits) || !strings.Contains(told[0], "2 ready") {
+		t.Errorf("told %q, want once what it waits for", told)
+	}
+	if set := h.set(); set == nil || set.UID != before.UID {
+		t.Fatalf("the set is %+v", set)
+	}
+	ready(3)
+	h.pass(l, 6)
+	h.anew(before)
+}

@@ -36,12 +36,7 @@ func Compare(set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) []D
 		if len(own) == 0 {
 			continue
 		}
-		d := Difference{Template: template.Name, Asked: request(template)}
-		for _, c := range own {
-			if size := request(c); size.Cmp(d.Size) > 0 {
-				d.Size = size
-			}
-		}
+		d := Difference{Template: template.Name, Asked: request(template), Size: largest(own)}
 		if d.Size.Cmp(d.Asked) == 0 {
 			continue
 		}
@@ -49,6 +44,30 @@ func Compare(set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) []D
 		all = append(all, d)
 	}
 	return all
+}
+
+// Unsettled says which claims of a set are not all there, bound, of one size for each
+// template, and left in peace; empty: all are, also those of templates that do not
+// differ.
+func Unsettled(set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) string {
+	for i := range set.Spec.VolumeClaimTemplates {
+		own := statefulset.ClaimsOf(set, set.Spec.VolumeClaimTemplates[i].Name, claims)
+		if why := unsettled(set, own, largest(own)); why != "" {
+			return fmt.Sprintf("of volumeClaimTemplate %s, %s", set.Spec.VolumeClaimTemplates[i].Name, why)
+		}
+	}
+	return ""
+}
+
+// largest is the size that the largest of some claims asks for.
+func largest(claims []*corev1.PersistentVolumeClaim) resource.Quantity {
+	var most resource.Quantity
+	for _, c := range claims {
+		if size := request(c); size.Cmp(most) > 0 {
+			most = size
+		}
+	}
+	return most
 }
 
 func request(c *corev1.PersistentVolumeClaim) resource.Quantity {

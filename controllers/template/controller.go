@@ -351,9 +351,11 @@ func (r *Reconciler) after(step Step, err error) time.Duration {
 	return 0
 }
 
-// wait says when to look again.
+// wait says when to look again. What the cluster's controllers do takes a moment; a
+// set that is saved and has become unstable may be so for long, and its user must
+// know: claims that it is to delete with itself are retained meanwhile.
 func (r *Reconciler) wait(seen Observed, step Step) ctrl.Result {
-	if seen.Record != nil {
+	if seen.Record != nil && (seen.Record.Stage != Saved || seen.Set.Status.ObservedGeneration != seen.Set.Generation) {
 		return ctrl.Result{RequeueAfter: soon}
 	}
 	if seen.Set != nil {

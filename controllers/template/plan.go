@@ -118,15 +118,11 @@ func begin(seen Observed) Step {
 func may(seen Observed) (map[string]resource.Quantity, Step) {
 	set := seen.Set
 	sizes := map[string]resource.Quantity{}
-	waiting := ""
 	for _, d := range Compare(set, seen.Claims) {
 		if !slices.Contains(seen.Recreate, d.Template) || d.Size.Cmp(d.Asked) < 0 { // a template is never made smaller
 			continue
 		}
 		sizes[d.Template] = d.Size
-		if d.Unsettled != "" && waiting == "" {
-			waiting = d.Unsettled
-		}
 	}
 	if len(sizes) == 0 {
 		return nil, Step{Kind: Idle, Why: "no template asks for less than its claims have"}
@@ -140,6 +136,7 @@ func may(seen Observed) (map[string]resource.Quantity, Step) {
 	if n := set.Status.CollisionCount; n != nil && *n > 0 {
 		return nil, Step{Kind: Blocked, Why: "the hash of a revision of its collided once (status.collisionCount): made anew, its Pods would restart"}
 	}
+	waiting := Unsettled(set, seen.Claims)
 	if waiting == "" {
 		waiting = unstable(set, seen.Pods)
 	}

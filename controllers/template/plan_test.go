@@ -118,21 +118,30 @@ func TestDecide(t *testing.T) {
 		"file system grows": {"likewise", grown(), func(o *Observed) {
 			o.Claims[0].Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue}}
 		}, Wait, "being modified"},
-		"claim goes":           {"likewise", grown(), func(o *Observed) { o.Claims[0].DeletionTimestamp = &metav1.Time{} }, Wait, "being deleted"},
-		"claim of another":     {"an ordinal that it has no more does not hold it up", grown(), func(o *Observed) { o.Claims = append(o.Claims, claimOf(o.Set, 3, "10Gi")) }, Try, ""},
-		"not observed":         {"stable", grown(), func(o *Observed) { o.Set.Generation++ }, Wait, "newest state"},
-		"not ready":            {"stable", grown(), func(o *Observed) { o.Set.Status.ReadyReplicas = 2 }, Wait, "2 ready"},
-		"not available":        {"stable", grown(), func(o *Observed) { o.Set.Status.AvailableReplicas = 2 }, Wait, "2 available"},
-		"rolling":              {"stable", grown(), func(o *Observed) { o.Set.Status.UpdatedReplicas = 1 }, Wait, "1 of the newest"},
-		"Pod is gone":          {"stable", grown(), func(o *Observed) { o.Pods = o.Pods[:2] }, Wait, "2 Pods are there"},
-		"Pod goes":             {"stable", grown(), func(o *Observed) { o.Pods[0].DeletionTimestamp = &metav1.Time{} }, Wait, "Pod pg-0 is being deleted"},
-		"Pod of old revision":  {"it would restart", grown(), func(o *Observed) { o.Pods[0].Labels[appsv1.ControllerRevisionHashLabelKey] = "pg-0" }, Wait, "Pod pg-0 is of revision"},
-		"Pod of somebody else": {"it would not be adopted", grown(), func(o *Observed) { o.Pods[0].OwnerReferences[0].UID = "x" }, Wait, "Pod pg-0 is not under its control"},
-		"another's Pod":        {"that is none of its members", grown(), func(o *Observed) { p := podOf(o.Set, 0); p.Name = "pg-web-0"; o.Pods = append(o.Pods, p) }, Try, ""},
-		"untried":              {"dry runs come before all writes", grown(), nil, Try, ""},
-		"refused":              {"nothing is begun", grown(), func(o *Observed) { o.Tried = &Tried{Refused: "no"} }, Blocked, "no"},
-		"native":               {"the API server lets it", grown(), func(o *Observed) { o.Tried = &Tried{Native: true} }, Change, ""},
-		"tried":                {"saved before the first change", grown(), func(o *Observed) { o.Tried = passed }, Save, ""},
+		"another template": {"claims of a template that does not differ count too", grown(), func(o *Observed) {
+			withWAL(o)
+			o.Claims[4].Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyingVolume, Status: corev1.ConditionTrue}}
+		}, Wait, "of volumeClaimTemplate wal, claim wal-pg-1 is being modified"},
+		"another template, behind": {"likewise", grown(), func(o *Observed) {
+			withWAL(o)
+			o.Claims[5].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Gi")
+		}, Wait, "claim wal-pg-2 asks for 1Gi"},
+		"another template, settled": {"it is not in the way", grown(), withWAL, Try, ""},
+		"claim goes":                {"likewise", grown(), func(o *Observed) { o.Claims[0].DeletionTimestamp = &metav1.Time{} }, Wait, "being deleted"},
+		"claim of another":          {"an ordinal that it has no more does not hold it up", grown(), func(o *Observed) { o.Claims = append(o.Claims, claimOf(o.Set, 3, "10Gi")) }, Try, ""},
+		"not observed":              {"stable", grown(), func(o *Observed) { o.Set.Generation++ }, Wait, "newest state"},
+		"not ready":                 {"stable", grown(), func(o *Observed) { o.Set.Status.ReadyReplicas = 2 }, Wait, "2 ready"},
+		"not available":             {"stable", grown(), func(o *Observed) { o.Set.Status.AvailableReplicas = 2 }, Wait, "2 available"},
+		"rolling":                   {"stable", grown(), func(o *Observed) { o.Set.Status.UpdatedReplicas = 1 }, Wait, "1 of the newest"},
+		"Pod is gone":               {"stable", grown(), func(o *Observed) { o.Pods = o.Pods[:2] }, Wait, "2 Pods are there"},
+		"Pod goes":                  {"stable", grown(), func(o *Observed) { o.Pods[0].DeletionTimestamp = &metav1.Time{} }, Wait, "Pod pg-0 is being deleted"},
+		"Pod of old revision":       {"it would restart", grown(), func(o *Observed) { o.Pods[0].Labels[appsv1.ControllerRevisionHashLabelKey] = "pg-0" }, Wait, "Pod pg-0 is of revision"},
+		"Pod of somebody else":      {"it would not be adopted", grown(), func(o *Observed) { o.Pods[0].OwnerReferences[0].UID = "x" }, Wait, "Pod pg-0 is not under its control"},
+		"another's Pod":             {"that is none of its members", grown(), func(o *Observed) { p := podOf(o.Set, 0); p.Name = "pg-web-0"; o.Pods = append(o.Pods, p) }, Try, ""},
+		"untried":                   {"dry runs come before all writes", grown(), nil, Try, ""},
+		"refused":                   {"nothing is begun", grown(), func(o *Observed) { o.Tried = &Tried{Refused: "no"} }, Blocked, "no"},
+		"native":                    {"the API server lets it", grown(), func(o *Observed) { o.Tried = &Tried{Native: true} }, Change, ""},
+		"tried":                     {"saved before the first change", grown(), func(o *Observed) { o.Tried = passed }, Save, ""},
 
 		"saved":          {"no claim may go with it", at(Saved), nil, Retain, ""},
 		"saved, retains": {"no claim names it as its owner", at(Saved), func(o *Observed) { retaining(o.Set); o.Claims[2].OwnerReferences = podOf(o.Set, 0).OwnerReferences }, Release, ""},
@@ -196,6 +205,19 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s: %s (%s), want %s (%s)", tc.why, got.Kind, got.Why, tc.want, tc.says)
 			}
 		})
+	}
+}
+
+// withWAL adds a template that asks for what its three claims have, 2Gi.
+func withWAL(o *Observed) {
+	wal := *o.Set.Spec.VolumeClaimTemplates[0].DeepCopy()
+	wal.Name = "wal"
+	wal.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+	o.Set.Spec.VolumeClaimTemplates = append(o.Set.Spec.VolumeClaimTemplates, wal)
+	for i := range 3 {
+		c := claimOf(o.Set, i, "2Gi")
+		c.Name, c.Annotations[v1alpha1.AnnotationSetTemplate] = fmt.Sprintf("wal-pg-%d", i), "wal"
+		o.Claims = append(o.Claims, c)
 	}
 }
 
