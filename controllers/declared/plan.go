@@ -71,7 +71,7 @@ func Decide(seen Observed) Plan {
 // judge judges one claim.
 func (p *Plan) judge(seen Observed, c *corev1.PersistentVolumeClaim, size resource.Quantity) {
 	asked, has := c.Spec.Resources.Requests[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
-	cannot := has.Cmp(asked) < 0 && statefulset.Infeasible(c)
+	cannot := has.Cmp(asked) < 0 && statefulset.Infeasible(c) && !statefulset.Modifying(c)
 	switch {
 	case c.DeletionTimestamp != nil, c.Status.Phase != corev1.ClaimBound:
 	case asked.Cmp(size) >= 0 && has.Cmp(size) >= 0:

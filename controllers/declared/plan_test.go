@@ -76,6 +76,10 @@ func TestDecide(t *testing.T) {
 		"cannot":             {"the user has to know", "data=20Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "data-pg-1=20Gi", "", "", "claim data-pg-0: the driver says that its volume cannot grow from 10Gi to 20Gi"},
 		"cannot, just asked": {"what is said may be about the size before", "data=20Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi"); o.JustAsked["data-pg-0"] = true }, "data-pg-1=20Gi", "data-pg-0", "", ""},
 		"cannot, now less":   {"Kubernetes lets the request come down", "data=15Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "data-pg-0=15Gi data-pg-1=15Gi", "", "", ""},
+		"cannot, modifying": {"its attributes are being changed", "data=15Gi", func(o *Observed) {
+			cannot(&o.Claims[0], "20Gi")
+			o.Claims[0].Spec.VolumeAttributesClassName = ptr.To("fast")
+		}, "data-pg-1=15Gi", "data-pg-0", "", ""},
 		"cannot, now more":   {"its user knows best", "data=25Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "data-pg-0=25Gi data-pg-1=25Gi", "", "", ""},
 		"cannot, blocked":    {"that is growth as well", "data=15Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi"); o.Blocked["data-pg-0"] = "the budget is spent" }, "data-pg-1=15Gi", "", "", "claim data-pg-0: the budget is spent"},
 		"cannot, taken back": {"it has what is declared", "data=10Gi", func(o *Observed) { cannot(&o.Claims[0], "20Gi") }, "", "", "data-pg-0 data-pg-1", ""},

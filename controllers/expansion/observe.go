@@ -152,6 +152,7 @@ func claimOf(c *corev1.PersistentVolumeClaim) Claim {
 		Infeasible: infeasibleOf(c),
 		MaxSize:    c.Annotations[v1alpha1.AnnotationMaxSize], Approved: c.Annotations[v1alpha1.AnnotationApproveSize],
 	}
+	out.Modifying = statefulset.Modifying(c)
 	out.InFlight = inFlight(c, out)
 	out.Record, out.BadRecord = parseRecord(c.Annotations)
 	return out

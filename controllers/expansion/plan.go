@@ -40,6 +40,8 @@ type Claim struct {
 	Class, CurrentClass string
 	// InFlight: a resize or a change of attributes is under way.
 	InFlight bool
+	// Modifying: one of attributes is.
+	Modifying bool
 	// Infeasible says who found its resize impossible.
 	Infeasible Infeasible
 	// ClassName is its StorageClass; Expandable: that lets volumes grow.
@@ -285,6 +287,10 @@ func (d Decision) unknown(c Claim) Decision {
 // second try keeps to all that holds now: what held when the first one was asked
 // for may hold no longer.
 func (d Decision) infeasible(now time.Time, r Rules, c Claim, limit int64, invalid *Note) Decision {
+	if c.Modifying {
+		d.Keep = true
+		return d
+	}
 	m := d.Record.newestSize()
 	half := int64(0)
 	if m != nil && m.Ours && !m.Retry && c.Infeasible == ControllerInfeasible && c.RequestBytes == m.ToBytes {

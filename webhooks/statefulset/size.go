@@ -248,29 +248,30 @@ func ClaimsOf(set *appsv1.StatefulSet, template string, claims []corev1.Persiste
 
 // Resizing says whether a change of a claim's size or attributes is not over.
 func Resizing(c *corev1.PersistentVolumeClaim) bool {
-	if len(c.Status.AllocatedResourceStatuses) > 0 || modifying(c) {
-		return true
-	}
-	return slices.ContainsFunc(c.Status.Conditions, func(of corev1.PersistentVolumeClaimCondition) bool {
-		switch of.Type {
-		case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimVolumeModifyingVolume:
-			return of.Status == corev1.ConditionTrue
-		}
-		return false
-	})
+	return len(c.Status.AllocatedResourceStatuses) > 0 || Modifying(c) ||
+		isTrue(c, corev1.PersistentVolumeClaimResizing) || isTrue(c, corev1.PersistentVolumeClaimFileSystemResizePending)
 }
 
-// modifying says whether a change of a claim's attributes is not over. From when
+// Modifying says whether a change of a claim's attributes is not over. From when
 // its class is named until somebody takes that up, only the spec tells of it. One
 // that the driver finds impossible is over, unless another class was named since:
 // its volume can grow.
 // https://kubernetes.io/docs/concepts/storage/volume-attributes-classes/
-func modifying(c *corev1.PersistentVolumeClaim) bool {
+func Modifying(c *corev1.PersistentVolumeClaim) bool {
+	if isTrue(c, corev1.PersistentVolumeClaimVolumeModifyingVolume) {
+		return true
+	}
 	asked, has := nameOf(c.Spec.VolumeAttributesClassName), nameOf(c.Status.CurrentVolumeAttributesClassName)
 	if m := c.Status.ModifyVolumeStatus; m != nil {
 		return m.Status != corev1.PersistentVolumeClaimModifyVolumeInfeasible || asked != "" && asked != m.TargetVolumeAttributesClassName
 	}
 	return asked != "" && asked != has
+}
+
+func isTrue(c *corev1.PersistentVolumeClaim, condition corev1.PersistentVolumeClaimConditionType) bool {
+	return slices.ContainsFunc(c.Status.Conditions, func(of corev1.PersistentVolumeClaimCondition) bool {
+		return of.Type == condition && of.Status == corev1.ConditionTrue
+	})
 }
 
 func nameOf(class *string) string {
