@@ -20,12 +20,13 @@ type volume struct {
 	filesystem int64 // bytes
 	used       int64
 	due        time.Time // when the resize that is pending is over
+	modified   time.Time // when the change of attributes is
 }
 
 // TestDecideByChance plays random policies, claims, writers, changes by hand and of
 // the policy, restarts and faults. Whatever happens, no claim is asked to grow above
 // its limit, by less than nothing, while something is in flight, beyond the budget,
-// or without the approval that the policy wants; and where nobody writes any more,
+// in doubt, or without the approval that the policy wants; and where nobody writes any more,
 // growth comes to an end.
 func TestDecideByChance(t *testing.T) {
 	for seed := range uint64(60) {
@@ -71,6 +72,14 @@ func play(t *testing.T, r *rand.Rand) {
 			v.claim.InFlight, v.due = true, at.Add(5*time.Minute)
 			asked = append(asked, at)
 		}
+		if writes && r.IntN(1000) == 0 { // by hand too, on top of whatever is under way
+			v.claim.Class = fmt.Sprint("class-", at.Unix())
+			v.claim.InFlight, v.claim.Modifying, v.modified = true, true, at.Add(5*time.Minute)
+			asked = append(asked, at)
+		}
+		if v.claim.Doubt = ""; writes && at.Hour()%7 == 0 { // somebody breaks a policy, and puts it right
+			v.claim.Doubt = "a policy is not valid"
+		}
 		if writes && r.IntN(3000) == 0 { // somebody holds claims to less, or to more
 			rules.MaxBytes = int64(1+r.IntN(60)) * gib
 		}
@@ -102,7 +111,11 @@ func (v *volume) live(r *rand.Rand, at time.Time, writes bool) {
 	if writes {
 		v.used = min(v.used+r.Int64N(20*mib), v.filesystem)
 	}
-	if !v.claim.InFlight || at.Before(v.due) {
+	resizing := v.claim.RequestBytes > v.claim.CapacityBytes
+	if v.claim.Modifying && !at.Before(v.modified) {
+		v.claim.Modifying, v.claim.CurrentClass, v.claim.InFlight = false, v.claim.Class, resizing
+	}
+	if !resizing || at.Before(v.due) {
 		return
 	}
 	if v.claim.Infeasible == Feasible && r.IntN(10) == 0 {
@@ -112,7 +125,7 @@ func (v *volume) live(r *rand.Rand, at time.Time, writes bool) {
 	if v.claim.Infeasible != Feasible && r.IntN(100) > 0 {
 		return
 	}
-	v.claim.InFlight, v.claim.Infeasible = false, Feasible
+	v.claim.InFlight, v.claim.Infeasible = v.claim.Modifying, Feasible
 	v.claim.CapacityBytes = ceil(v.claim.RequestBytes)
 	v.filesystem = v.claim.CapacityBytes * 97 / 100
 }
@@ -122,6 +135,8 @@ func check(t *testing.T, rules Rules, c Claim, d Decision, at time.Time, asked [
 	t.Helper()
 	retry := c.Infeasible == ControllerInfeasible
 	switch {
+	case c.Modifying, c.Doubt != "":
+		t.Errorf("asks for %s while attributes are being changed: %v, or in doubt: %q", text(d.TargetBytes), c.Modifying, c.Doubt)
 	case d.TargetBytes > rules.MaxBytes:
 		t.Errorf("asks for %s, above %s", text(d.TargetBytes), text(rules.MaxBytes))
 	case d.TargetBytes%gib != 0:
