@@ -281,10 +281,12 @@ func nameOf(class *string) string {
 	return *class
 }
 
-// bounded is a size, or less where policies let a claim have no more.
+// bounded is a size, or less where policies let a claim have no more. Drivers round
+// up to whole GiB, so maxSize is taken down to them, as growth does.
 func bounded(size resource.Quantity, growing *policy.Policy, policies []*policy.Policy, of policy.Claim) resource.Quantity {
 	if growing != nil && growing.Expansion.MaxSize.Cmp(size) < 0 {
-		size = growing.Expansion.MaxSize
+		const gib = 1 << 30
+		size = *resource.NewQuantity(growing.Expansion.MaxSize.Value()/gib*gib, resource.BinarySI)
 	}
 	for _, p := range policies {
 		if p.Guardrails == nil || p.Guardrails.Claim == nil || p.Guardrails.Claim.MaxSize == nil || !p.MatchesClaim(of) {

@@ -188,13 +188,14 @@ func TestSizeOf(t *testing.T) {
 			c.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
 			return c
 		}()), claimNamed("data-pg-2", "", "", "10Gi"), "26Gi"},
-		"other template": {"each template by itself", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("wal-pg-2", "", "", "2Gi"), ""},
-		"asks for more":  {"never less than it asks for", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("data-pg-2", "", "", "30Gi"), ""},
-		"Recreate":       {"until the template has the size", with(twoTemplates(nil), growing("50Gi", v1alpha1.RecreateSet)), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
-		"Report":         {"report only", with(twoTemplates(nil), growing("50Gi", v1alpha1.ReportTemplate)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
-		"maxSize":        {"at most the policy's", with(twoTemplates(nil), growing("22Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
-		"guardrail":      {"a raised claim must not be refused", with(twoTemplates(nil), tight), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
-		"unreadable":     {"the policy that bounds it may be the one that cannot be read", with(twoTemplates(nil), growing("50Gi", ""), unreadable(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"other template":          {"each template by itself", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("wal-pg-2", "", "", "2Gi"), ""},
+		"asks for more":           {"never less than it asks for", with(twoTemplates(nil), growing("50Gi", "")), claimNamed("data-pg-2", "", "", "30Gi"), ""},
+		"Recreate":                {"until the template has the size", with(twoTemplates(nil), growing("50Gi", v1alpha1.RecreateSet)), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
+		"Report":                  {"report only", with(twoTemplates(nil), growing("50Gi", v1alpha1.ReportTemplate)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"maxSize":                 {"at most the policy's", with(twoTemplates(nil), growing("22Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"maxSize of no whole GiB": {"the driver would round up above it", with(twoTemplates(nil), growing("22900Mi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"guardrail":               {"a raised claim must not be refused", with(twoTemplates(nil), tight), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"unreadable":              {"the policy that bounds it may be the one that cannot be read", with(twoTemplates(nil), growing("50Gi", ""), unreadable(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"unreadable elsewhere": {"that policy is surely not about it", with(twoTemplates(nil), growing("50Gi", ""), unreadable(func(s *v1alpha1.StoragePolicySpec) {
 			s.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kind": "web"}}
 		})), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
