@@ -310,8 +310,8 @@ func (d Decision) infeasible(now time.Time, r Rules, c Claim, limit int64, inval
 			return d
 		}
 		if r.Approve && approvedOf(c) < half { // the approval of a step is one of half of it
-			d.Proposed = &Note{v1alpha1.ReasonAwaitsApproval, fmt.Sprintf("%s says that the volume cannot grow from %s to %s, and StoragePolicy %q proposes to try %s: approve it with the annotation %s=%s",
-				c.Infeasible, text(c.CapacityBytes), text(c.RequestBytes), r.Policy, text(half), v1alpha1.AnnotationApproveSize, text(half))}
+			d.Proposed = &Note{v1alpha1.ReasonAwaitsApproval, fmt.Sprintf("%s says that the volume cannot grow from %s to %s, and StoragePolicy %q proposes to try %s: approve it with the annotation %s",
+				c.Infeasible, text(c.CapacityBytes), text(c.RequestBytes), r.Policy, text(half), approval(c, half))}
 			return d
 		}
 		d.TargetBytes = half
@@ -365,7 +365,7 @@ func (d Decision) grow(now time.Time, r Rules, c Claim, base, limit int64, s usa
 		return d
 	}
 	if r.Approve && approvedOf(c) != target {
-		d.Proposed = &Note{v1alpha1.ReasonAwaitsApproval, fmt.Sprintf("StoragePolicy %q proposes to grow the claim from %s to %s, since %s: approve it with the annotation %s=%s", r.Policy, text(base), text(target), why, v1alpha1.AnnotationApproveSize, text(target))}
+		d.Proposed = &Note{v1alpha1.ReasonAwaitsApproval, fmt.Sprintf("StoragePolicy %q proposes to grow the claim from %s to %s, since %s: approve it with the annotation %s", r.Policy, text(base), text(target), why, approval(c, target))}
 		return d
 	}
 	d.TargetBytes = target
@@ -379,6 +379,15 @@ func doubtful(c Claim) *Note {
 		return nil
 	}
 	return &Note{v1alpha1.ReasonInvalidPolicy, "the claim does not grow: " + c.Doubt}
+}
+
+// approval is the annotation that approves a size, and what it says instead.
+func approval(c Claim, bytes int64) string {
+	wanted := v1alpha1.AnnotationApproveSize + "=" + text(bytes)
+	if c.Approved == "" {
+		return wanted
+	}
+	return fmt.Sprintf("%s, which is %q now", wanted, c.Approved)
 }
 
 // approvedOf is the size that somebody approves; 0: none.

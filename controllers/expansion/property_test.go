@@ -91,6 +91,7 @@ func play(t *testing.T, r *rand.Rand) {
 		h, v.claim.Record = d.History, d.Record
 		if proposed = ""; d.Proposed != nil {
 			_, proposed, _ = strings.Cut(d.Proposed.Message, v1alpha1.AnnotationApproveSize+"=")
+			proposed, _, _ = strings.Cut(proposed, ",")
 		}
 		if d.TargetBytes == 0 {
 			continue
