@@ -42,6 +42,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/stamp"
 	"github.com/holdfast-dev/holdfast/controllers/template"
 	"github.com/holdfast-dev/holdfast/internal/certs"
+	"github.com/holdfast-dev/holdfast/internal/slim"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/webhooks"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
@@ -128,17 +129,29 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// cacheOptions says what of the objects the informers hold.
+// cacheOptions says what of the objects the informers hold. See package slim for
+// what that asks of those who read them.
 func cacheOptions() cache.Options {
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform: slimmed,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.PersistentVolume{}:    {Transform: schedule.SlimVolume},
-			&corev1.Node{}:                {Transform: expansion.SlimNode},
-			&storagev1.VolumeAttachment{}: {Transform: expansion.SlimAttachment},
-			&corev1.Pod{}:                 {Transform: orphan.SlimPod},
+			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
+			&corev1.PersistentVolume{}:      {Transform: schedule.SlimVolume},
+			&corev1.Node{}:                  {Transform: expansion.SlimNode},
+			&storagev1.VolumeAttachment{}:   {Transform: expansion.SlimAttachment},
+			&corev1.Pod{}:                   {Transform: orphan.SlimPod},
 		},
 	}
+}
+
+// slimmed is the transform of kinds that have none of their own. Snapshots are
+// among these: the cache takes it that the cluster has the kinds that it is given
+// options for, and theirs may be installed later.
+func slimmed(o any) (any, error) {
+	if s, is := o.(*snapshotv1.VolumeSnapshot); is {
+		return snapshots.Slim(s)
+	}
+	return cache.TransformStripManagedFields()(o)
 }
 
 func metricsOptions(address string) metricsserver.Options {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
+	"github.com/holdfast-dev/holdfast/internal/slim"
 	"github.com/holdfast-dev/holdfast/internal/usage"
 	"github.com/holdfast-dev/holdfast/webhooks/claim"
 	"github.com/holdfast-dev/holdfast/webhooks/statefulset"
@@ -266,9 +267,9 @@ func SlimNode(o any) (any, error) {
 	if !is {
 		return o, nil
 	}
-	slim := &corev1.Node{ObjectMeta: slimMeta(&n.ObjectMeta)}
-	slim.Status.Addresses, slim.Status.DaemonEndpoints = n.Status.Addresses, n.Status.DaemonEndpoints
-	return slim, nil
+	kept := &corev1.Node{ObjectMeta: slimMeta(&n.ObjectMeta)}
+	kept.Status.Addresses, kept.Status.DaemonEndpoints = n.Status.Addresses, n.Status.DaemonEndpoints
+	return kept, nil
 }
 
 // SlimAttachment is the transform of the informer of VolumeAttachments, of which
@@ -278,11 +279,11 @@ func SlimAttachment(o any) (any, error) {
 	if !is {
 		return o, nil
 	}
-	slim := &storagev1.VolumeAttachment{ObjectMeta: slimMeta(&a.ObjectMeta)}
-	slim.Spec.Attacher, slim.Spec.NodeName = a.Spec.Attacher, a.Spec.NodeName
-	slim.Spec.Source.PersistentVolumeName = a.Spec.Source.PersistentVolumeName
-	slim.Status.Attached = a.Status.Attached
-	return slim, nil
+	kept := &storagev1.VolumeAttachment{ObjectMeta: slimMeta(&a.ObjectMeta)}
+	kept.Spec.Attacher, kept.Spec.NodeName = slim.Text(a.Spec.Attacher), slim.Text(a.Spec.NodeName)
+	kept.Spec.Source.PersistentVolumeName = a.Spec.Source.PersistentVolumeName
+	kept.Status.Attached = a.Status.Attached
+	return kept, nil
 }
 
 func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {

@@ -1,6 +1,10 @@
 package orphan
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/slim"
+)
 
 // SlimPod is the transform of the informer of Pods: a cluster has many, and all
 // that is read is which claims one names, and since when. Whoever wants more of a
@@ -10,17 +14,17 @@ func SlimPod(o any) (any, error) {
 	if !is {
 		return o, nil
 	}
-	slim := &corev1.Pod{}
-	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = p.Namespace, p.Name, p.UID, p.ResourceVersion
-	slim.CreationTimestamp = p.CreationTimestamp
+	kept := &corev1.Pod{}
+	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = slim.Text(p.Namespace), p.Name, p.UID, p.ResourceVersion
+	kept.CreationTimestamp = p.CreationTimestamp
 	for _, v := range p.Spec.Volumes {
 		if name := claimOf(p.Name, v); name != "" {
-			slim.Spec.Volumes = append(slim.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{
+			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: slim.Text(v.Name), VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
 			}})
 		}
 	}
-	return slim, nil
+	return kept, nil
 }
 
 // claimOf is the claim of a Pod's volume; empty: it has none. A generic ephemeral

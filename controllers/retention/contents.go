@@ -77,7 +77,7 @@ func contentOf(s *snapshotv1.VolumeSnapshot) string {
 	if s.Status != nil && s.Status.BoundVolumeSnapshotContentName != nil {
 		return *s.Status.BoundVolumeSnapshotContentName
 	}
-	return "snapcontent-" + string(s.UID)
+	return snapshots.ContentName(s.UID)
 }
 
 // contentOfGroup is the same of a group.

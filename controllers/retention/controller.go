@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -102,7 +103,8 @@ func ignoreAbsent(err error) error {
 
 // ends says whether a namespace is being deleted.
 func (r *Reconciler) ends(ctx context.Context, name string) (bool, error) {
-	ns := &corev1.Namespace{}
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, ns)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read namespace %s: %w", name, err)

@@ -17,10 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/slim"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 )
@@ -29,7 +31,10 @@ import (
 // an event: time alone would take longer than the test waits.
 func inManager(t *testing.T, cfg *rest.Config) {
 	h := move(t, cfg, last(1))
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultTransform: snapshots.Slim, ByObject: map[client.Object]cache.ByObject{&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

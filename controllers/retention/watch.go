@@ -47,7 +47,7 @@ func Add(mgr ctrl.Manager, kinds *snapshots.Kinds, clk clock.PassiveClock, regis
 		Named("retention").
 		For(&v1alpha1.SnapshotSchedule{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), builder.WithPredicates(claimMoves(kinds))).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.NewPredicateFuncs(deleting))).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.NewPredicateFuncs(deleting))).
 		WatchesRawSource(kinds.Changes(func(ctx context.Context) []ctrl.Request { return r.in(ctx, "") })).
 		Build(r)
 	if err != nil {

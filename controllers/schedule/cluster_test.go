@@ -35,6 +35,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/hooks"
+	"github.com/holdfast-dev/holdfast/internal/slim"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 )
@@ -271,7 +272,9 @@ func start(t *testing.T, o options) *manager {
 	unnamed := true
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &unnamed},
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.PersistentVolume{}: {Transform: SlimVolume}}},
+		Cache: cache.Options{DefaultTransform: snapshots.Slim, ByObject: map[client.Object]cache.ByObject{
+			&corev1.PersistentVolume{}: {Transform: SlimVolume}, &corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/hooks"
 	"github.com/holdfast-dev/holdfast/internal/copies"
+	"github.com/holdfast-dev/holdfast/internal/slim"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 )
 
@@ -120,22 +121,32 @@ func (r *Reconciler) volume(ctx context.Context, name string) (*corev1.Persisten
 
 // SlimVolume is the transform of the informer of PersistentVolumes: a cluster has
 // thousands of them, and all that is read is whose driver one is, which claim it
-// is bound to, how large it is and what has become of it.
+// is bound to, how large it is and what has become of it. Most are of few drivers
+// and sizes.
 func SlimVolume(o any) (any, error) {
 	v, is := o.(*corev1.PersistentVolume)
 	if !is {
 		return o, nil
 	}
-	slim := &corev1.PersistentVolume{}
-	slim.Name, slim.UID, slim.ResourceVersion = v.Name, v.UID, v.ResourceVersion
-	slim.CreationTimestamp, slim.DeletionTimestamp = v.CreationTimestamp, v.DeletionTimestamp
-	slim.Spec.ClaimRef, slim.Spec.Capacity, slim.Status.Phase = v.Spec.ClaimRef, v.Spec.Capacity, v.Status.Phase
-	slim.Spec.PersistentVolumeReclaimPolicy, slim.Status.Message = v.Spec.PersistentVolumeReclaimPolicy, v.Status.Message
-	if v.Spec.CSI != nil {
-		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v.Spec.CSI.Driver}
+	kept := &corev1.PersistentVolume{}
+	kept.Name, kept.UID, kept.ResourceVersion = v.Name, v.UID, v.ResourceVersion
+	kept.CreationTimestamp, kept.DeletionTimestamp = v.CreationTimestamp, v.DeletionTimestamp
+	kept.Spec.Capacity, kept.Status.Phase = slim.Sizes(v.Spec.Capacity), slim.Text(v.Status.Phase)
+	kept.Spec.PersistentVolumeReclaimPolicy, kept.Status.Message = slim.Text(v.Spec.PersistentVolumeReclaimPolicy), v.Status.Message
+	if of := v.Spec.ClaimRef; of != nil {
+		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: slim.Text(of.Namespace), Name: of.Name, UID: of.UID}
 	}
-	return slim, nil
+	if v.Spec.CSI != nil {
+		kept.Spec.CSI = sources.Of(v.Spec.CSI.Driver, func() (string, corev1.CSIPersistentVolumeSource) {
+			driver := slim.Text(v.Spec.CSI.Driver)
+			return driver, corev1.CSIPersistentVolumeSource{Driver: driver}
+		})
+	}
+	return kept, nil
 }
+
+// sources of volumes, as far as they are read. A cluster has few drivers.
+var sources = slim.Shared[string, corev1.CSIPersistentVolumeSource]{Most: 100}
 
 // observe gathers what Decide wants. The ledger adds what the informers do not
 // show yet.
