@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -48,7 +49,17 @@ func webhook(t *testing.T, objects ...client.Object) *Webhook {
 	}).WithIndex(&snapshotv1.VolumeSnapshot{}, snapshots.ByGroup, func(o client.Object) []string {
 		return []string{copies.GroupOf(o.(*snapshotv1.VolumeSnapshot))}
 	}).Build()
-	return &Webhook{World: &world.World{Cache: c, Live: c, Index: snapshots.NewIndex(indexed{}), Clock: clocktesting.NewFakePassiveClock(now)}, Authorizer: world.Authorizer{Client: nobody{}}}
+	return &Webhook{World: &world.World{Cache: c, Live: named{c}, Index: snapshots.NewIndex(indexed{}), Clock: clocktesting.NewFakePassiveClock(now)}, Authorizer: world.Authorizer{Client: nobody{}}}
+}
+
+// named asks for nothing without a name, as client-go does, and the fake client not.
+type named struct{ client.Reader }
+
+func (n named) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if key.Name == "" {
+		return errors.New("resource name may not be empty")
+	}
+	return n.Reader.Get(ctx, key, o, opts...)
 }
 
 // indexed is the fake client, which is given its index when it is made.
