@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -251,6 +252,10 @@ func (r *Reconciler) markAll(ctx context.Context, s *v1alpha1.SnapshotSchedule, 
 // errChanged is that of a group that has changed since it was judged.
 var errChanged = errors.New("it has changed since it was judged")
 
+// errHeld is that of a group that is held, and that nobody knew to be one of the
+// schedule's when its members were judged: its marks were taken off.
+var errHeld = apierrors.NewForbidden(groupv1.Resource("volumegroupsnapshots"), "", errors.New("it is held"))
+
 // errForeign is that of a group with a member that is none of the schedule's, or
 // that is to be kept.
 var errForeign = apierrors.NewForbidden(groupv1.Resource("volumegroupsnapshots"), "", errors.New("it is not the schedule's alone"))
@@ -259,6 +264,7 @@ var errForeign = apierrors.NewForbidden(groupv1.Resource("volumegroupsnapshots")
 // and each member may go by itself. All members go with it, so:
 //
 //	the group or a member has changed since      a conflict: it is judged anew
+//	it is held, and was not known as a group     refused
 //	a member is not in the batch                 refused: somebody's, or kept
 //	a member that nobody has marked: the         refused: its mark is on the way, or nobody
 //	 schedule lives                              can tell whose copy it is
@@ -275,6 +281,9 @@ func (r *Reconciler) wholeGroup(ctx context.Context, s *v1alpha1.SnapshotSchedul
 	judged := seen.groups[b.group]
 	if judged != nil && judged.ResourceVersion != w.object.ResourceVersion {
 		return nil, apierrors.NewConflict(groupv1.Resource("volumegroupsnapshots"), b.group, errChanged)
+	}
+	if judged == nil && strings.TrimSpace(w.object.Annotations[v1alpha1.AnnotationHold]) != "" {
+		return nil, fmt.Errorf("delete VolumeGroupSnapshot %s: %w", b.group, errHeld)
 	}
 	var all snapshotv1.VolumeSnapshotList
 	if err := r.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
