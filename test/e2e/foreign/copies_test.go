@@ -23,6 +23,7 @@ type play struct {
 	*stage.Stage
 	class string // StorageClass of the driver that is not ours
 	sum   string // of what its volume holds
+	token string // that reads metrics
 }
 
 // The claims.
@@ -98,7 +99,7 @@ func uncopied(s *stage.Stage, name, class string, source corev1.PersistentVolume
 // waits: without the kinds the schedule says so, and so do the metrics.
 func (p *play) waits() {
 	p.T.Helper()
-	reader(p.Stage)
+	p.token = p.MetricsToken()
 	p.Eventually("the schedule says that the kinds are missing", func(ctx context.Context) (string, error) {
 		out, err := p.condition(ctx, "Ready")
 		if err == nil && !strings.HasPrefix(out, "False SnapshotKindsMissing ") {
@@ -106,7 +107,7 @@ func (p *play) waits() {
 		}
 		return "", err
 	})
-	served(p.Stage, 0)
+	served(p.Stage, p.token, 0)
 	p.Step("schedule and metrics say that the snapshot kinds are missing")
 }
 
@@ -120,7 +121,7 @@ func (p *play) condition(ctx context.Context, name string) (string, error) {
 // copied: the kinds are there.
 func (p *play) copied() {
 	p.T.Helper()
-	served(p.Stage, 1)
+	served(p.Stage, p.token, 1)
 	snapshotClass(p.Stage, "block", snapshotv1.VolumeSnapshotContentRetain)
 	p.SnapshotClass("ours", nil)
 	p.Eventually("a copy of each driver is ready", func(context.Context) (string, error) {
