@@ -32,6 +32,7 @@ const (
 // is copied and goes; that of a set that is scaled up again in time stays; what was
 // retired comes back from its last snapshot; and what a policy protects stays (C18).
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	s := stage.For(t, "example-27")
 	for _, file := range []string{"00-namespace", "10-classes", "20-policy", "30-database", "40-queue"} {
 		s.Run("apply", "-f", example(s, file))
