@@ -42,9 +42,14 @@ func subjects(nodes []Node) []pki.Subject {
 	for _, n := range nodes {
 		out = append(out,
 			pki.Subject{File: kubeletUser(n.Name), CommonName: "system:node:" + n.Name, Organizations: []string{"system:nodes"}},
-			pki.Subject{File: kubeletServing(n.Name), CommonName: "system:node:" + n.Name, IPs: []net.IP{net.IP(n.IP.AsSlice())}, DNS: []string{n.Name}})
+			servingSubject(n))
 	}
 	return out
+}
+
+// servingSubject is the certificate that a node's kubelet shows to who calls it.
+func servingSubject(n Node) pki.Subject {
+	return pki.Subject{File: kubeletServing(n.Name), CommonName: "system:node:" + n.Name, IPs: []net.IP{net.IP(n.IP.AsSlice())}, DNS: []string{n.Name}}
 }
 
 // writePKI makes all keys and certificates.

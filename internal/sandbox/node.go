@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/sandbox/initd"
 	"github.com/holdfast-dev/holdfast/internal/sandbox/machine"
+	"github.com/holdfast-dev/holdfast/internal/sandbox/pki"
 )
 
 // bootNode powers a node on and starts its runtime and kubelet.
@@ -179,6 +181,27 @@ func (s *Sandbox) PowerOn(ctx context.Context, node string) error {
 		return err
 	}
 	return s.awaitComponent(ctx, Kubelet+"/"+node)
+}
+
+// RenewKubelet gives the kubelet of a node a new certificate, signed by the same
+// authority, and starts it again: a kubelet reads a renewed file by itself too, but
+// who is connected already would not meet it.
+func (s *Sandbox) RenewKubelet(ctx context.Context, node string) error {
+	n, err := s.node(node)
+	if err != nil {
+		return err
+	}
+	ca, err := pki.OpenAuthority(s.paths().in("pki"), time.Now())
+	if err != nil {
+		return err
+	}
+	if err := ca.Issue(servingSubject(n)); err != nil {
+		return err
+	}
+	if err := s.StopComponent(ctx, Kubelet+"/"+node); err != nil {
+		return err
+	}
+	return s.StartComponent(ctx, Kubelet+"/"+node)
 }
 
 // LoadImages imports image archives, as `docker save` writes them, into all nodes.

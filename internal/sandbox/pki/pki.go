@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -69,7 +70,21 @@ func NewAuthority(dir, name string, now time.Time) (*Authority, error) {
 	return a, a.write("ca", der, key)
 }
 
-// Issue signs a certificate with a fresh key and writes both.
+// OpenAuthority finds the authority that NewAuthority has made in the folder.
+func OpenAuthority(dir string, now time.Time) (*Authority, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the authority in %s: %w", dir, err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the authority in %s has a key of type %T, want one that this package has made", dir, pair.PrivateKey)
+	}
+	return &Authority{dir: dir, now: now, cert: pair.Leaf, key: key}, nil
+}
+
+// Issue signs a certificate with a fresh key and writes both, over those of an
+// earlier one for the same file.
 func (a *Authority) Issue(s Subject) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

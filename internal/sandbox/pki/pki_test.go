@@ -75,6 +75,47 @@ func TestIssue(t *testing.T) {
 	}
 }
 
+// A certificate is renewed by another process than the one that made the authority:
+// whoever trusts the authority trusts both, the old and the new.
+func TestRenew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	now := time.Now()
+	ca, err := NewAuthority(dir, "ca", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := Subject{File: "server", CommonName: "s", DNS: []string{"server.test"}}
+	if err := ca.Issue(server); err != nil {
+		t.Fatal(err)
+	}
+	first := certificate(t, filepath.Join(dir, "server.crt"))
+
+	again, err := OpenAuthority(dir, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Issue(server); err != nil {
+		t.Fatal(err)
+	}
+	second := certificate(t, filepath.Join(dir, "server.crt"))
+	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")); err != nil {
+		t.Errorf("the renewed key and certificate do not match: %v", err)
+	}
+	if first.SerialNumber.Cmp(second.SerialNumber) == 0 {
+		t.Error("the renewed certificate is the old one")
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate(t, filepath.Join(dir, "ca.crt")))
+	for _, c := range []*x509.Certificate{first, second} {
+		if _, err := c.Verify(x509.VerifyOptions{Roots: roots, DNSName: "server.test", CurrentTime: now}); err != nil {
+			t.Errorf("certificate %d: %v", c.SerialNumber, err)
+		}
+	}
+	if _, err := OpenAuthority(t.TempDir(), now); err == nil {
+		t.Error("an authority was found in an empty folder")
+	}
+}
+
 func TestTokenKeys(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := NewAuthority(dir, "ca", time.Now())
