@@ -195,6 +195,12 @@ func TestSizeOf(t *testing.T) {
 		"maxSize":                 {"at most the policy's", with(twoTemplates(nil), growing("22Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
 		"maxSize of no whole GiB": {"the driver would round up above it", with(twoTemplates(nil), growing("22900Mi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
 		"guardrail":               {"a raised claim must not be refused", with(twoTemplates(nil), tight), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"held":                    {"its template holds its claims to less", with(twoTemplates(nil), growing("50Gi", "")), annotated("22Gi"), "22Gi"},
+		"held, to more":           {"which is no bound", with(twoTemplates(nil), growing("50Gi", "")), annotated("40Gi"), "25Gi"},
+		"held, unreadable":        {"nobody knows to what", with(twoTemplates(nil), growing("50Gi", "")), annotated("lots"), ""},
+		"IOPS by the GiB":         {"it would be refused, and the set have no new replica", with(twoTemplates(nil), fast("200"), iops(growing("50Gi", ""), "")), ofClass("fast"), ""},
+		"IOPS that suffice":       {"nothing refuses it", with(twoTemplates(nil), fast("100"), iops(growing("50Gi", ""), "")), ofClass("fast"), "25Gi"},
+		"IOPS warned of":          {"likewise", with(twoTemplates(nil), fast("200"), iops(growing("50Gi", ""), v1alpha1.Warn)), ofClass("fast"), "25Gi"},
 		"unreadable":              {"the policy that bounds it may be the one that cannot be read", with(twoTemplates(nil), growing("50Gi", ""), unreadable(nil)), claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"unreadable elsewhere": {"that policy is surely not about it", with(twoTemplates(nil), growing("50Gi", ""), unreadable(func(s *v1alpha1.StoragePolicySpec) {
 			s.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kind": "web"}}
