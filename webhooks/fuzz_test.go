@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -59,7 +60,7 @@ type fixture struct {
 	sets       []appsv1.StatefulSet
 	snapshots  []snapshotv1.VolumeSnapshot
 	ofCopies   []snapshotv1.VolumeSnapshotClass
-	index      client.IndexerFunc // of snapshots
+	indexes    map[string]client.IndexerFunc // of snapshots
 }
 
 // guarded is the namespace that the policy is about.
@@ -134,6 +135,8 @@ func (f *fixture) Get(_ context.Context, key client.ObjectKey, o client.Object, 
 		return find(f.sets, key, o)
 	case *snapshotv1.VolumeSnapshotClass:
 		return find(f.ofCopies, key, o)
+	case *groupv1.VolumeGroupSnapshot:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "volumegroupsnapshots"}, key.Name)
 	}
 	return fmt.Errorf("nobody reads a %T", o)
 }
@@ -155,7 +158,8 @@ func (f *fixture) List(_ context.Context, list client.ObjectList, o ...client.Li
 		}
 	case *snapshotv1.VolumeSnapshotList:
 		for i := range f.snapshots {
-			if s := &f.snapshots[i]; slices.Contains(f.index(s), of.FieldSelector.Requirements()[0].Value) {
+			by := of.FieldSelector.Requirements()[0]
+			if s := &f.snapshots[i]; slices.Contains(f.indexes[by.Field](s), by.Value) {
 				list.Items = append(list.Items, *s)
 			}
 		}
@@ -168,11 +172,12 @@ func (f *fixture) List(_ context.Context, list client.ObjectList, o ...client.Li
 	return nil
 }
 
-// IndexField is for snapshots by claim, all that is read by an index.
+// IndexField keeps the indexes of snapshots.
 func (f *fixture) IndexField(_ context.Context, _ client.Object, field string, index client.IndexerFunc) error {
-	if field == snapshots.ByClaim {
-		f.index = index
+	if f.indexes == nil {
+		f.indexes = map[string]client.IndexerFunc{}
 	}
+	f.indexes[field] = index
 	return nil
 }
 
@@ -437,6 +442,29 @@ func FuzzSnapshots(f *testing.F) {
 			if allowed && ready && !overridden(before) {
 				t.Fatalf("the newest ready snapshot goes: %s", old)
 			}
+		}
+	})
+}
+
+func FuzzGroups(f *testing.F) {
+	seeds(f, `{"metadata":{"name":"group"}}`, `{"metadata":{"name":"group","annotations":{"holdfast.dev/override-deletion":"x"}}}`,
+		`{"metadata":{"name":"group","deletionTimestamp":"2026-12-01T11:00:00Z"}}`, `{"metadata":{"name":"other"}}`)
+	x := newFixture()
+	member := snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: guarded, Name: "member"}}
+	member.Spec.Source.PersistentVolumeClaimName = ptr("data-pg-0")
+	member.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: ptr(true), CreationTime: ptr(metav1.NewTime(now)), VolumeGroupSnapshotName: ptr("group")}
+	x.snapshots = []snapshotv1.VolumeSnapshot{member}
+	f.Fuzz(func(t *testing.T, op uint8, namespace, name, sub string, now, old []byte) {
+		q := question(op, namespace, name, sub, now, old)
+		allowed, _, _ := x.judged(t, "/validate/volumegroupsnapshots", q)
+		after, ok := read[metav1.PartialObjectMetadata](now)
+		before, was := read[metav1.PartialObjectMetadata](old)
+		switch {
+		case !ok || !was || !allowed || namespace != guarded:
+		case q.op == admissionv1.Delete && before != nil && before.Name == "group" && before.DeletionTimestamp == nil && !overridden(before):
+			t.Fatalf("the group of the newest ready snapshot goes: %s", old)
+		case q.op == admissionv1.Create && after != nil && before == nil && after.Annotations[v1alpha1.AnnotationOverrideDeletion] != "":
+			t.Fatalf("who may not override makes a group that is overridden: %s", now)
 		}
 	})
 }
