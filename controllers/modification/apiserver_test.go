@@ -145,7 +145,8 @@ func TestModify(t *testing.T) {
 		Budget: &v1alpha1.ExpansionBudget{Modifications: 1, WindowSeconds: 3600},
 	}
 	must(c.Update(t.Context(), policy))
-	annotate(a, v1alpha1.AnnotationModifications, fmt.Sprintf(`{"requestBytes":1,"modifications":[{"at":%q}]}`, clk.Now().UTC().Format(time.RFC3339)))
+	annotate(a, v1alpha1.AnnotationModifications, fmt.Sprintf(`{"requestBytes":%d,"attributesClass":%q,"modifications":[{"at":%q}]}`,
+		a.Spec.Resources.Requests.Storage().Value(), first, clk.Now().UTC().Format(time.RFC3339)))
 	annotate(a, driver+"/iops", "7000")
 	must(m.Sweep(t.Context()))
 	if got := told(); classOf("a") != first || !strings.Contains(got, "budget") {
@@ -154,7 +155,7 @@ func TestModify(t *testing.T) {
 	clk.Step(2 * time.Hour)
 	must(m.Sweep(t.Context()))
 	if got := classOf("a"); got != second {
-		t.Errorf("with budget again the class is %s", got)
+		t.Errorf("with budget again the class is %s; told was\n%s", got, told())
 	}
 
 	// A class goes once nothing names it, and not sooner.

@@ -132,7 +132,7 @@ func (m *Modifier) ofDriver(ctx context.Context, c *corev1.PersistentVolumeClaim
 func (m *Modifier) set(ctx context.Context, c *corev1.PersistentVolumeClaim, class *storagev1.VolumeAttributesClass) (why string, err error) {
 	after := c.DeepCopy()
 	after.Spec.VolumeAttributesClassName = &class.Name
-	if why, err = m.refusal(ctx, after, class); err != nil || why != "" {
+	if why, err = m.refusal(ctx, c, after, class); err != nil || why != "" {
 		return why, err
 	}
 	if err := m.ensure(ctx, class); err != nil {
@@ -152,13 +152,14 @@ func (m *Modifier) set(ctx context.Context, c *corev1.PersistentVolumeClaim, cla
 }
 
 // refusal is why policies or the budget do not let a claim have a class now; empty:
-// they do.
-func (m *Modifier) refusal(ctx context.Context, c *corev1.PersistentVolumeClaim, class *storagev1.VolumeAttributesClass) (string, error) {
+// they do. Policies judge the claim after the change; the budget counts what was
+// changed before it.
+func (m *Modifier) refusal(ctx context.Context, before, after *corev1.PersistentVolumeClaim, class *storagev1.VolumeAttributesClass) (string, error) {
 	policies, err := m.World.Policies(ctx)
 	if err != nil || len(policies) == 0 {
 		return "", err
 	}
-	subject, of, err := claim.Look(ctx, m.World, c)
+	subject, of, err := claim.Look(ctx, m.World, after)
 	if err != nil {
 		return "", err
 	}
@@ -169,14 +170,14 @@ func (m *Modifier) refusal(ctx context.Context, c *corev1.PersistentVolumeClaim,
 			continue
 		}
 		found := slices.DeleteFunc(claim.Breaches(p, subject), func(b policy.Breach) bool { return b.Field != "spec.volumeAttributesClassName" })
-		for _, f := range p.Findings(found, c.Labels, of.Namespace, m.World.Now()) {
+		for _, f := range p.Findings(found, after.Labels, of.Namespace, m.World.Now()) {
 			if f.Action == v1alpha1.Deny {
 				refusals = append(refusals, f.Message())
 			}
 		}
 	}
 	if grows := policy.Growing(policies, of); len(refusals) == 0 && grows != nil {
-		if spent := expansion.Spent(m.World.Now(), grows, driver, c); spent != "" {
+		if spent := expansion.Spent(m.World.Now(), grows, driver, before); spent != "" {
 			refusals = append(refusals, spent)
 		}
 	}
