@@ -33,6 +33,10 @@ type demo struct {
 	checksum string // of the file written into it
 	// firstCopies are the EBS snapshots of the run by hand.
 	firstCopies []string
+	// fillerBefore is the Pod that fills its disk, and sizeBefore its disk in KiB,
+	// before that has grown.
+	fillerBefore *corev1.Pod
+	sizeBefore   int64
 }
 
 func (d *demo) chapters() []chapter {
@@ -61,6 +65,13 @@ func (d *demo) chapters() []chapter {
 				return d.grow(ctx, "xfs", "grow-xfs.yaml", "growing", "grower")
 			}},
 			{"ext4 grows from 1 to 2 GiB, seen by df", d.growExt4},
+		}},
+		{"A volume grows under its writer", []step{
+			{"a StoragePolicy says when claims grow and how far, and a Pod fills its disk", d.fill},
+			{"half full, the volume grows under the Pod, and nobody asked", d.growsByItself},
+			{"the Pod writes more than the disk had at first, and no write fails", d.writesOn},
+			{"at the policy's maxSize the claim grows no more, and says why", d.atMaximum},
+			{"Pod, claim and policy are deleted", d.endFill},
 		}},
 		{"A StatefulSet keeps its claims", []step{
 			{"three replicas, each with a volume of its own", d.setUp},
@@ -157,6 +168,17 @@ func (d *demo) volume(ctx context.Context, id string) (*types.Volume, error) {
 		return nil, err
 	}
 	return &out.Volumes[0], nil
+}
+
+// volumeGone waits until EC2 does not know a volume.
+func (d *demo) volumeGone(ctx context.Context, id string) error {
+	return testenv.Eventually(ctx, patience, "volume "+id+" gone from EC2", func(ctx context.Context) (string, error) {
+		v, err := d.volume(ctx, id)
+		if err != nil || v == nil {
+			return "", err
+		}
+		return string(v.State), nil
+	})
 }
 
 // volumesOfCluster are all volumes that a driver made for Kubernetes.

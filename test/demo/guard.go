@@ -107,17 +107,10 @@ func (d *demo) right(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	id := pv.Spec.CSI.VolumeHandle
-	err = testenv.Eventually(ctx, patience, "volume "+id+" gone from EC2", func(ctx context.Context) (string, error) {
-		v, err := d.volume(ctx, id)
-		if err != nil || v == nil {
-			return "", err
-		}
-		return string(v.State), nil
-	})
 	return []string{
 		"class demo-right: encrypted, WaitForFirstConsumer; claim of 1 GiB: accepted",
 		fmt.Sprintf("snapshot spare-copy is ready: claim %s goes, and volume %s with it", spare, id),
-	}, err
+	}, d.volumeGone(ctx, id)
 }
 
 // waitSnapshot waits until a snapshot is ready.
@@ -135,10 +128,10 @@ func (d *demo) waitSnapshot(ctx context.Context, name string) (*snapshotv1.Volum
 	})
 }
 
-// deleteNamespace takes the policy away and then the namespace, which is
-// refused until the manager has seen that the policy has gone.
+// deleteNamespace takes the policies away and then the namespace, which is
+// refused until the manager has seen that the one with guardrails has gone.
 func (d *demo) deleteNamespace(ctx context.Context) error {
-	if _, err := d.Kubectl(ctx, "delete", "storagepolicy", "demo", "--ignore-not-found"); err != nil {
+	if _, err := d.Kubectl(ctx, "delete", "storagepolicy", "demo", growthPolicy, "--ignore-not-found"); err != nil {
 		return err
 	}
 	return testenv.Eventually(ctx, 2*patience, "namespace "+namespace+" deleted", func(ctx context.Context) (string, error) {
