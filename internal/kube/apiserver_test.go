@@ -41,6 +41,7 @@ type apiServer struct {
 	objects map[string]map[string]metav1.Object // by resource, by name
 	log     []change
 	patches []string // names of nodes, one entry a patch that was asked for
+	taken   int      // how many of them changed a node
 	refuse  func(r *http.Request) *apierrors.StatusError
 	silent  string // the resource whose watches tell nothing for now
 	closed  bool
@@ -118,6 +119,20 @@ func (s *apiServer) patched() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.patches)
+}
+
+// changed is how many patches were taken: one whose test of what is there fails is not.
+func (s *apiServer) changed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
+// refusing has requests refused from now on, as refuse says; nil: none.
+func (s *apiServer) refusing(refuse func(r *http.Request) *apierrors.StatusError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
 }
 
 func (s *apiServer) events() []*corev1.Event {
@@ -256,6 +271,7 @@ func (s *apiServer) one(w http.ResponseWriter, r *http.Request, resource, name s
 			return
 		}
 		s.putLocked(changed)
+		s.taken++
 		o = changed
 	}
 	answer(w, http.StatusOK, withKind(o))

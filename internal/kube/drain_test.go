@@ -109,7 +109,7 @@ func TestPreStopEnds(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pv-of-1") {
 		t.Errorf("want the end of time and what is attached, got %v", err)
 	}
-	server.refuse = func(*http.Request) *apierrors.StatusError { return apierrors.NewUnauthorized("no") }
+	server.refusing(func(*http.Request) *apierrors.StatusError { return apierrors.NewUnauthorized("no") })
 	if err := preStop(t, client).Run(t.Context()); err == nil {
 		t.Error("an API server that does not tell is an error, so that kubelet goes on")
 	}

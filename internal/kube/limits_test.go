@@ -151,13 +151,13 @@ func TestLimitsThatCannotBeTold(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	w := newLimitWatch(Chores{Client: client, Limits: ec2.limits, Clock: clk, Log: testr.New(t)}, runningNodes(t, client))
 	first := true
-	server.refuse = func(r *http.Request) *apierrors.StatusError {
+	server.refusing(func(r *http.Request) *apierrors.StatusError {
 		if r.Method == http.MethodPost && first {
 			first = false
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("not now"))
 		}
 		return nil
-	}
+	})
 	if err := w.compare(t.Context()); err == nil || len(server.events()) != 1 {
 		t.Errorf("want an error and the other type's event, got %v and %d events", err, len(server.events()))
 	}
