@@ -141,6 +141,7 @@ func (s *sights) watchOnce(ctx context.Context, p *place) error {
 	for i := range list.Items {
 		s.note(&list.Items[i])
 	}
+	p.progress.Often("%d of %d copies are there, %d are ready", len(s.created), s.want, len(s.ready))
 	w, err := p.Client.Watch(ctx, &snapshotv1.VolumeSnapshotList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		return fmt.Errorf("watch snapshots: %w", err)
@@ -186,6 +187,7 @@ func (p *place) quiet(ctx context.Context) error {
 		if n := total(writes(counts)); n != last {
 			last, since = n, time.Now()
 		}
+		p.progress.Often("until nobody writes: %.0f writes so far", last)
 		if time.Since(since) < settleFor {
 			return fmt.Sprintf("%.0f writes so far", last), nil
 		}
