@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -42,6 +41,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/stamp"
 	"github.com/holdfast-dev/holdfast/controllers/template"
 	"github.com/holdfast-dev/holdfast/internal/certs"
+	"github.com/holdfast-dev/holdfast/internal/gate"
 	"github.com/holdfast-dev/holdfast/internal/slim"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/webhooks"
@@ -158,7 +158,7 @@ func metricsOptions(address string) metricsserver.Options {
 	if address == "" {
 		return metricsserver.Options{BindAddress: "0"}
 	}
-	return metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization}
+	return metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: gate.Provide}
 }
 
 // orNone is controller-runtime's word for no address.
