@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -27,23 +27,29 @@ func Twin[T client.Object](of T, namespace, name string) T {
 	return twin
 }
 
-// perTransaction is how many objects are stored at once: etcd takes 128 operations
-// and 1.5 MiB.
-const perTransaction = 100
+// storers are how many objects are on their way to etcd at once.
+const storers = 8
+
+// etcd is asked over as many connections, which stay.
+var etcd = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: storers}}
 
 // Store writes twins into the API server's etcd as it would store them. Whoever
 // reads them from the API server sees no difference, and to have it make tens of
 // thousands, three requests each, takes two cores the better part of half an hour.
+//
+// Each has a revision of its own, as all that the API server writes: an informer
+// that lists in the midst of one revision never learns of the rest of it.
 func (s *Server) Store(ctx context.Context, p *Progress, objects []client.Object) error {
-	stored := 0
-	for some := range slices.Chunk(objects, perTransaction) {
-		if err := s.store(ctx, some); err != nil {
-			return fmt.Errorf("store %d objects in etcd: %w", len(some), err)
+	var stored atomic.Int64
+	return Parallel(ctx, storers, len(objects), func(ctx context.Context, i int) error {
+		if err := s.store(ctx, objects[i]); err != nil {
+			return fmt.Errorf("store %s in etcd: %w", objects[i].GetName(), err)
 		}
-		stored += len(some)
-		p.Often("%d of %d objects are stored", stored, len(objects))
-	}
-	return nil
+		if n := stored.Add(1); n%100 == 0 {
+			p.Often("%d of %d objects are stored", n, len(objects))
+		}
+		return nil
+	})
 }
 
 // put is etcd's PutRequest, as its gateway takes it: bytes in base64.
@@ -52,37 +58,26 @@ type put struct {
 	Value []byte `json:"value"`
 }
 
-// operation is one of a transaction.
-type operation struct {
-	Put put `json:"requestPut"`
-}
-
-// store writes some objects in one transaction.
+// store writes an object.
 // https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/
-func (s *Server) store(ctx context.Context, objects []client.Object) error {
-	var transaction struct {
-		Success []operation `json:"success"`
-	}
-	for _, o := range objects {
-		key, err := s.storedAs(o)
-		if err != nil {
-			return err
-		}
-		value, err := json.Marshal(o)
-		if err != nil {
-			return err
-		}
-		transaction.Success = append(transaction.Success, operation{put{[]byte(key), value}})
-	}
-	body, err := json.Marshal(transaction)
+func (s *Server) store(ctx context.Context, o client.Object) error {
+	key, err := s.storedAs(o)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Env.ControlPlane.Etcd.URL.JoinPath("v3", "kv", "txn").String(), bytes.NewReader(body))
+	value, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	body, err := json.Marshal(put{[]byte(key), value})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Env.ControlPlane.Etcd.URL.JoinPath("v3", "kv", "put").String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	res, err := etcd.Do(req)
 	if err != nil {
 		return err
 	}
@@ -91,10 +86,7 @@ func (s *Server) store(ctx context.Context, objects []client.Object) error {
 	if err != nil {
 		return err
 	}
-	var answer struct {
-		Responses []json.RawMessage `json:"responses"`
-	}
-	if err := json.Unmarshal(text, &answer); err != nil || len(answer.Responses) != len(objects) {
+	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", res.Status, text)
 	}
 	return nil
