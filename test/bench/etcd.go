@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -30,8 +31,10 @@ func Twin[T client.Object](of T, namespace, name string) T {
 // storers are how many objects are on their way to etcd at once.
 const storers = 8
 
-// etcd is asked over as many connections, which stay.
-var etcd = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: storers}}
+// etcd is asked over as many connections, which stay for as long as it is asked.
+// One that was opened and then not needed has never sent a byte, and etcd does
+// not stop before it has learned what such a one speaks: it has to end by itself.
+var etcd = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: storers, IdleConnTimeout: time.Second}}
 
 // Store writes twins into the API server's etcd as it would store them. Whoever
 // reads them from the API server sees no difference, and to have it make tens of
