@@ -19,8 +19,12 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// noticed is within what time a manager has noticed that kinds came or went.
-const noticed = 45 * time.Second
+// Within what time a manager has noticed that kinds came, or went: it asks for
+// those that are served each minute.
+const (
+	noticed     = 45 * time.Second
+	noticedGone = time.Minute + noticed
+)
 
 // testKinds: the CRDs of snapshots are missing when the manager starts, come,
 // and go again, and the same process goes on.
@@ -70,7 +74,7 @@ func testKinds(t *testing.T) {
 	})
 
 	remove(t, crds)
-	eventually(t, "it says so once they are gone", noticed, ready(v1alpha1.ReasonSnapshotKindsMissing))
+	eventually(t, "it says so once they are gone", noticedGone, ready(v1alpha1.ReasonSnapshotKindsMissing))
 	install(t, crds)
 	eventually(t, "and goes on once they are back", noticed, func() error {
 		if err := ready(v1alpha1.ReasonSnapshotKindsMissing)(); err == nil {

@@ -43,8 +43,11 @@ var families = map[Family][]string{
 	Group:  {"volumegroupsnapshots", "volumegroupsnapshotclasses", "volumegroupsnapshotcontents"},
 }
 
-// every is the time between two questions for what the cluster serves.
-const every = 10 * time.Second
+// How often the cluster is asked whether it serves a family.
+const (
+	every       = 10 * time.Second // while it does not: a schedule may wait for it
+	everyServed = time.Minute      // while it does: each question is a live read
+)
 
 // discoverer says what the API server serves of a group and version.
 type discoverer interface {
@@ -61,6 +64,7 @@ type Kinds struct {
 
 	mu      sync.Mutex
 	served  map[Family]bool
+	again   map[Family]time.Time      // when a family that is served is asked for again
 	waiting map[Family][]func() error // what begins when the family comes
 	changed []func()
 }
@@ -80,7 +84,7 @@ func New(ctx context.Context, mgr ctrl.Manager, registry prometheus.Registerer) 
 func newKinds(d discoverer, c cache.Cache, index *Index, clk clock.WithTicker) *Kinds {
 	return &Kinds{
 		discovery: d, cache: c, index: index, clock: clk,
-		served: map[Family]bool{}, waiting: map[Family][]func() error{},
+		served: map[Family]bool{}, again: map[Family]time.Time{}, waiting: map[Family][]func() error{},
 		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "holdfast_snapshot_kinds_served",
 			Help: "Whether the cluster serves the snapshot kinds of an API group: 1, or 0 where their CRDs are missing.",
@@ -134,7 +138,8 @@ func (k *Kinds) Changes(requests func(context.Context) []ctrl.Request) source.So
 // snapshots too.
 func (k *Kinds) NeedLeaderElection() bool { return false }
 
-// Start looks every 10 seconds until ctx ends.
+// Start looks every 10 seconds until ctx ends, each minute for a family that is
+// served.
 func (k *Kinds) Start(ctx context.Context) error {
 	tick := k.clock.NewTicker(every)
 	defer tick.Stop()
@@ -155,6 +160,9 @@ func (k *Kinds) look(ctx context.Context) error {
 	var failed []error
 	var moved bool
 	for f, resources := range families {
+		if !k.due(f) {
+			continue
+		}
 		is, err := k.ask(f, resources)
 		if err != nil { // unknown is not absent: what was known stays
 			failed = append(failed, err)
@@ -176,6 +184,13 @@ func (k *Kinds) look(ctx context.Context) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// due says whether to ask for a family.
+func (k *Kinds) due(f Family) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.clock.Now().Before(k.again[f])
 }
 
 // tellers are those to tell of a change. They are called without the lock, since
@@ -240,7 +255,17 @@ func (k *Kinds) found(ctx context.Context, f Family, is bool) (moved bool, err e
 			k.wait(f, begin) // the next look tries again
 		}
 	}
+	if is && len(failed) == 0 {
+		k.rest(f)
+	}
 	return moved, errors.Join(failed...)
+}
+
+// rest has a family that is served not asked for again for a minute.
+func (k *Kinds) rest(f Family) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.again[f] = k.clock.Now().Add(everyServed)
 }
 
 // note takes note, and takes out what begins now. That is called without the

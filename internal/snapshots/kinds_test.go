@@ -23,9 +23,13 @@ import (
 type serving struct {
 	resources map[string][]string
 	err       error
+	asked     map[string]int // by group and version
 }
 
 func (s *serving) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	if s.asked != nil {
+		s.asked[groupVersion]++
+	}
 	names, is := s.resources[groupVersion]
 	switch {
 	case s.err != nil:
@@ -106,7 +110,7 @@ func TestKindsComeAndGo(t *testing.T) {
 		{name: "they come again", resources: single, served: true, told: 3, begun: 1},
 	} {
 		server.resources, server.err = step.resources, step.err
-		clk.Step(every)
+		clk.Step(everyServed)
 		if err := k.look(t.Context()); (err != nil) != step.fails {
 			t.Fatalf("%s: %v", step.name, err)
 		}
@@ -147,6 +151,43 @@ func TestKindsAreAskedForAgain(t *testing.T) {
 	case <-begun:
 	case <-time.After(10 * time.Second):
 		t.Fatal("the kinds are there, and 10 seconds later nobody has seen them")
+	}
+}
+
+// TestServedKindsAreAskedForEachMinute: each question is a live read. What is
+// missing is asked for every 10 seconds, and so is what could not begin.
+func TestServedKindsAreAskedForEachMinute(t *testing.T) {
+	server, clk := &serving{resources: single, asked: map[string]int{}}, clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	k := newKinds(server, informers{}, NewIndex(&indexer{taken: map[string]bool{}}), clk)
+	refusals := 3
+	if err := k.Watch(Single, func() error {
+		refusals--
+		if refusals >= 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var failed int
+	for range 3 + 6*2 { // what waits begins with the fourth look; two minutes later it is time for the third question after it
+		if k.look(t.Context()) != nil {
+			failed++
+		}
+		clk.Step(every)
+	}
+	if failed != 3 || server.asked["snapshot.storage.k8s.io/v1"] != 3+2 || server.asked["groupsnapshot.storage.k8s.io/v1"] != 3+6*2 {
+		t.Errorf("%d looks failed, questions %v; want 3, and 5 for what is served, 15 for what is not", failed, server.asked)
+	}
+	server.err = errors.New("timeout") // unknown: the next look asks again
+	for range 2 {
+		if k.look(t.Context()) == nil {
+			t.Error("a look that got no answer succeeded")
+		}
+		clk.Step(every)
+	}
+	if got := server.asked["snapshot.storage.k8s.io/v1"]; got != 3+2+2 {
+		t.Errorf("%d questions after two that were not answered, want 7", got)
 	}
 }
 
