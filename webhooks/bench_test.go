@@ -2,15 +2,17 @@ package webhooks
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
-	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,7 +98,7 @@ func reviewOf(tb testing.TB, op admissionv1.Operation, now, old *corev1.Persiste
 // of the fixture's classes, a number of policies like the fixture's, and claims.
 func informed(tb testing.TB, f *fixture, policies, claims int) *world.World {
 	tb.Helper()
-	lists := map[string]runtime.Object{"namespaces": &metav1.PartialObjectMetadataList{}, "statefulsets": &appsv1.StatefulSetList{}, "poddisruptionbudgets": &policyv1.PodDisruptionBudgetList{}}
+	lists := map[string]runtime.Object{"snapshotschedules": &v1alpha1.SnapshotScheduleList{}, "statefulsets": &appsv1.StatefulSetList{}, "poddisruptionbudgets": &policyv1.PodDisruptionBudgetList{}}
 	namespaces := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
 	for name, labels := range f.namespaces {
 		namespaces.Items = append(namespaces.Items, metav1.PartialObjectMetadata{
@@ -164,8 +166,10 @@ func informed(tb testing.TB, f *fixture, policies, claims int) *world.World {
 			tb.Error(err)
 		}
 	}()
-	if !informers.WaitForCacheSync(tb.Context()) {
-		tb.Fatal("the informers do not sync")
+	ctx, stop := context.WithTimeout(tb.Context(), time.Minute)
+	defer stop()
+	if !informers.WaitForCacheSync(ctx) {
+		tb.Fatal("the informers do not sync: does the server know all kinds that the world watches?")
 	}
 	return w
 }
