@@ -2,7 +2,6 @@ package storageclass
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,12 @@ import (
 const (
 	ebsProvisioner    = "ebs.csi.aws.com"
 	inTreeProvisioner = "kubernetes.io/aws-ebs"
+)
+
+// Keys of EBS's parameters.
+const (
+	iops      = "iops"
+	iopsPerGB = "iopsPerGB"
 )
 
 var ebsProvisioners = []string{ebsProvisioner, inTreeProvisioner}
@@ -81,7 +86,6 @@ func inTree(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []poli
 // value in another case is the same value.
 func parameters(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []policy.Breach {
 	var found []policy.Breach
-	keys := slices.Sorted(maps.Keys(class.Parameters))
 	for _, rule := range r.Parameters {
 		about := rule.Provisioners
 		if len(about) == 0 {
@@ -90,25 +94,35 @@ func parameters(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []
 		if !slices.Contains(about, class.Provisioner) {
 			continue
 		}
-		breach := policy.Breach{
-			Rule: v1alpha1.RuleClassParameters, Field: "parameters." + rule.Key, Found: "not set", Wanted: oneOf(rule.Values),
+		field, is := "parameters."+rule.Key, "not set"
+		keys := spelled(class.Parameters, rule.Key)
+		wrong := slices.IndexFunc(keys, func(key string) bool {
+			return !slices.ContainsFunc(rule.Values, sameValue(class, class.Parameters[key]))
+		})
+		switch {
+		case wrong >= 0:
+			field, is = "parameters."+keys[wrong], strconv.Quote(class.Parameters[keys[wrong]])
+		case len(keys) > 0:
+			continue
+		}
+		found = append(found, policy.Breach{
+			Rule: v1alpha1.RuleClassParameters, Field: field, Found: is, Wanted: oneOf(rule.Values),
 			Todo: "set it: parameters cannot be changed, so make a class with the wanted value and move to it",
-		}
-		is := false
-		for _, key := range keys {
-			if !strings.EqualFold(key, rule.Key) {
-				continue
-			}
-			if is = slices.ContainsFunc(rule.Values, sameValue(class, class.Parameters[key])); !is {
-				breach.Field, breach.Found = "parameters."+key, strconv.Quote(class.Parameters[key])
-				break
-			}
-		}
-		if !is {
-			found = append(found, breach)
-		}
+		})
 	}
 	return found
+}
+
+// spelled are the keys that are a wanted one in some case, sorted.
+func spelled(parameters map[string]string, wanted ...string) []string {
+	var keys []string
+	for key := range parameters {
+		if slices.ContainsFunc(wanted, func(w string) bool { return strings.EqualFold(key, w) }) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // sameValue compares as the class's driver does.
@@ -169,11 +183,8 @@ func MaxIOPS(r *v1alpha1.StorageClassRules, provisioner string, parameters map[s
 		return nil
 	}
 	var found []policy.Breach
-	for _, key := range slices.Sorted(maps.Keys(parameters)) {
-		perGiB := strings.EqualFold(key, "iopsPerGB")
-		if !perGiB && !strings.EqualFold(key, "iops") {
-			continue
-		}
+	for _, key := range spelled(parameters, iops, iopsPerGB) {
+		perGiB := strings.EqualFold(key, iopsPerGB)
 		n, err := strconv.ParseInt(parameters[key], 10, 64)
 		if err != nil {
 			continue
