@@ -1,12 +1,16 @@
 package world
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
@@ -37,10 +41,10 @@ func TestPoliciesAreKeptReady(t *testing.T) {
 		{"one is made again under its name", []v1alpha1.StoragePolicy{unready, func() v1alpha1.StoragePolicy { n := named("b", 1, 7); n.UID = "new"; return n }()}, []string{"b"}},
 		{"all go", nil, nil},
 	} {
-		c.of(step.items)
-		own, _ := c.of(step.items)
+		c.of(step.items, 0)
+		own, _ := c.of(step.items, 0)
 		clear(own) // a caller may filter its own answer
-		got, broken := c.of(step.items)
+		got, broken := c.of(step.items, 0)
 		if len(got) != len(step.want) {
 			t.Fatalf("%s: %d policies are ready, want %v", step.what, len(got), step.want)
 		}
@@ -55,9 +59,86 @@ func TestPoliciesAreKeptReady(t *testing.T) {
 		if len(got) > 0 && len(before) > 0 && got[0] == before[0] && step.what == "one is made again under its name" {
 			t.Errorf("%s: the old one still judges", step.what)
 		}
-		if allocated := testing.AllocsPerRun(10, func() { c.of(step.items) }); allocated > 1 { // the answer
+		if allocated := testing.AllocsPerRun(10, func() { c.of(step.items, 0) }); allocated > 1 { // the answer
 			t.Errorf("%s: asked again, it allocates %v times: it is made ready again", step.what, allocated)
 		}
 		before = got
+	}
+}
+
+// lister is an informer's reader of policies.
+type lister struct {
+	client.Reader
+	names []string
+	asked int
+	err   error
+	// meanwhile happens while it lists.
+	meanwhile func()
+}
+
+func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	l.asked++
+	if l.err != nil {
+		return l.err
+	}
+	for _, name := range l.names {
+		list.(*v1alpha1.StoragePolicyList).Items = append(list.(*v1alpha1.StoragePolicyList).Items, v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+	}
+	if l.meanwhile != nil {
+		l.meanwhile()
+		l.meanwhile = nil
+	}
+	return nil
+}
+
+// TestPoliciesAreListedOnChange: with an informer that tells of changes, policies
+// are listed once for each, and none is missed: not those before the first
+// question, not one that comes while they are listed. Without, always.
+func TestPoliciesAreListedOnChange(t *testing.T) {
+	l, i := &lister{}, &informer{}
+	w := &World{Cache: l}
+	for _, step := range []struct {
+		what  string
+		do    func()
+		asked int
+		want  []string
+		fails bool
+	}{
+		{what: "no informer tells", asked: 1},
+		{what: "nor now", do: func() { l.names = []string{"a"} }, asked: 1, want: []string{"a"}},
+		{what: "one tells from now on", do: func() {
+			if err := w.policies.watch(i); err != nil {
+				t.Fatal(err)
+			}
+		}, want: []string{"a"}},
+		{what: "what was there is told", do: func() { i.told.OnAdd(nil, true) }, asked: 1, want: []string{"a"}},
+		{what: "nothing has changed", want: []string{"a"}},
+		{what: "one comes, and another while they are listed", do: func() {
+			l.names = []string{"a", "b"}
+			i.told.OnAdd(nil, false)
+			l.meanwhile = func() { l.names = []string{"a", "b", "c"}; i.told.OnAdd(nil, false) }
+		}, asked: 1, want: []string{"a", "b"}},
+		{what: "that one is seen", asked: 1, want: []string{"a", "b", "c"}},
+		{what: "one changes, and the list fails", do: func() { l.err = errors.New("not synced"); i.told.OnUpdate(nil, nil) }, asked: 1, fails: true},
+		{what: "it succeeds", do: func() { l.err = nil; l.names = []string{"b", "c"} }, asked: 1, want: []string{"b", "c"}},
+		{what: "the others go", do: func() { l.names = nil; i.told.OnDelete(nil) }, asked: 1},
+		{what: "still none"},
+	} {
+		if step.do != nil {
+			step.do()
+		}
+		before := l.asked
+		got, err := w.Policies(t.Context())
+		if (err != nil) != step.fails {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		var names []string
+		for _, p := range got {
+			names = append(names, p.Name)
+		}
+		clear(got) // it is the caller's own
+		if diff := cmp.Diff(step.want, names); diff != "" || l.asked-before != step.asked {
+			t.Errorf("%s: listed %d times, want %d (-want +got)\n%s", step.what, l.asked-before, step.asked, diff)
+		}
 	}
 }

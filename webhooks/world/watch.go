@@ -24,13 +24,20 @@ func (w *World) Watch(c cache.Cache) error {
 	namespaces := &metav1.PartialObjectMetadata{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	for _, o := range []client.Object{
-		namespaces, &v1alpha1.StoragePolicy{}, &v1alpha1.SnapshotSchedule{}, &storagev1.StorageClass{}, &corev1.PersistentVolumeClaim{},
+		namespaces, &v1alpha1.SnapshotSchedule{}, &storagev1.StorageClass{}, &corev1.PersistentVolumeClaim{},
 		&appsv1.StatefulSet{}, &policyv1.PodDisruptionBudget{},
 	} {
 		if _, err := c.GetInformer(context.Background(), o, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", o, err)
 		}
 	}
-	_, err := w.Index.Begin(context.Background(), w.Now())
+	policies, err := c.GetInformer(context.Background(), &v1alpha1.StoragePolicy{}, cache.BlockUntilSynced(false))
+	if err == nil {
+		err = w.policies.watch(policies)
+	}
+	if err != nil {
+		return fmt.Errorf("watch StoragePolicies: %w", err)
+	}
+	_, err = w.Index.Begin(context.Background(), w.Now())
 	return err
 }
