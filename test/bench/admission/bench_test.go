@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 		"every request is answered":        `answered 100, of these denied [1-9][0-9]*, failed 0;`,
 		"the bare server is measured":      `without Holdfast +[0-9.]+ +[0-9.]+ +[0-9]+ +1\.00 +1\.00 +1\.00`,
 		"each number of policies is":       `(?m)^1 +[0-9.]+ .*\n3 +[0-9.]+ `,
-		"the manager's process is looked":  `resident [1-9][0-9.]* MiB, peak [1-9]`,
+		"the manager's process is looked":  `with 20 claims, after the steady load: resident [1-9][0-9.]* MiB, peak [1-9]`,
 		"and its heap":                     `heap in use [1-9][0-9.]* MiB`,
 		"reads are beside their target":    `live reads a 1,000 admissions +[0-9.]+ +<= 1 `,
 		"and so is the webhook's own time": `webhook p99, 50 requests/s, 30 policies +[0-9.]+ ms +<= 20 ms`,
