@@ -552,7 +552,9 @@ func testUnanswered(t *testing.T, stop func()) {
 		return c.Patch(ctx, n.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{`+value+`}}}`)))
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-public"}}
+	ofControllers := newWork(t, strict.Name)
 	stop()
+	ofControllers.goesOn(t)
 	for what, value := range map[string]string{"takes it off": `"holdfast.dev/enforce":null`, "gives it another value": `"holdfast.dev/enforce":"lax"`} {
 		if err := label(strict, value); err == nil || !strings.Contains(err.Error(), `failed calling webhook "namespaces-opened.holdfast.dev"`) {
 			t.Errorf("somebody %s: %v", what, err)
