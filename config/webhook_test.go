@@ -59,11 +59,32 @@ func TestWebhooksHoldNothingUp(t *testing.T) {
 	if hooks != 1 {
 		t.Errorf("%d webhooks fail without an answer for schedules with hooks, want 1", hooks)
 	}
-	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration/holdfast")
-	for _, w := range mutating.Webhooks {
-		if *w.FailurePolicy != admissionregistrationv1.Ignore {
-			t.Errorf("%s fails without an answer, and only fills in", w.Name)
-		}
+}
+
+// TestDefaultsHoldNothingUp: what fills in is asked about claims that are made,
+// outside of system namespaces, and is never a reason to fail.
+func TestDefaultsHoldNothingUp(t *testing.T) {
+	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](t, render(t, "webhook"), "MutatingWebhookConfiguration/holdfast")
+	if len(mutating.Webhooks) != 1 {
+		t.Fatalf("%d webhooks fill in, want that of claims", len(mutating.Webhooks))
+	}
+	w := mutating.Webhooks[0]
+	if *w.FailurePolicy != admissionregistrationv1.Ignore || *w.SideEffects != admissionregistrationv1.SideEffectClassNone || *w.TimeoutSeconds > 5 {
+		t.Errorf("%s has failurePolicy %s, side effects %s and %d s of time; want Ignore, none, and 5 s at most", w.Name, *w.FailurePolicy, *w.SideEffects, *w.TimeoutSeconds)
+	}
+	namespaces := []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: v1alpha1.SystemNamespaces()},
+	}
+	if diff := cmp.Diff(namespaces, w.NamespaceSelector.MatchExpressions); diff != "" {
+		t.Errorf("%s is asked about other namespaces (-want +got)\n%s", w.Name, diff)
+	}
+	scope := admissionregistrationv1.NamespacedScope
+	rules := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumeclaims"}, Scope: &scope},
+	}}
+	if diff := cmp.Diff(rules, w.Rules); diff != "" {
+		t.Errorf("%s is asked about something else than new claims (-want +got)\n%s", w.Name, diff)
 	}
 }
 
