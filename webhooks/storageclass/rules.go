@@ -24,6 +24,8 @@ const (
 const (
 	iops      = "iops"
 	iopsPerGB = "iopsPerGB"
+
+	volumeType = "type"
 )
 
 var ebsProvisioners = []string{ebsProvisioner, inTreeProvisioner}
@@ -81,9 +83,7 @@ func inTree(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []poli
 	}}
 }
 
-// parameters judges each rule on the classes that it is about. Drivers of EBS
-// compare keys and the values of type and encrypted without case, so there a
-// value in another case is the same value.
+// parameters judges each rule on the classes that it is about.
 func parameters(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []policy.Breach {
 	var found []policy.Breach
 	for _, rule := range r.Parameters {
@@ -97,7 +97,7 @@ func parameters(r *v1alpha1.StorageClassRules, class *storagev1.StorageClass) []
 		field, is := "parameters."+rule.Key, "not set"
 		keys := spelled(class.Parameters, rule.Key)
 		wrong := slices.IndexFunc(keys, func(key string) bool {
-			return !slices.ContainsFunc(rule.Values, sameValue(class, class.Parameters[key]))
+			return !slices.ContainsFunc(rule.Values, sameValue(class, key))
 		})
 		switch {
 		case wrong >= 0:
@@ -125,9 +125,14 @@ func spelled(parameters map[string]string, wanted ...string) []string {
 	return keys
 }
 
-// sameValue compares as the class's driver does.
-func sameValue(class *storagev1.StorageClass, value string) func(string) bool {
-	if slices.Contains(ebsProvisioners, class.Provisioner) {
+// sameValue compares a parameter with a wanted value as it is written. Only an EBS
+// class's type may be in another case: it is that type, or none that can be made.
+// Of encrypted, AWS's own driver takes every spelling but "true" for false; and
+// aliases of keys differ by their case.
+// https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
+func sameValue(class *storagev1.StorageClass, key string) func(string) bool {
+	value := class.Parameters[key]
+	if strings.EqualFold(key, volumeType) && slices.Contains(ebsProvisioners, class.Provisioner) {
 		return func(wanted string) bool { return strings.EqualFold(value, wanted) }
 	}
 	return func(wanted string) bool { return value == wanted }
