@@ -79,9 +79,18 @@ func class(g *v1alpha1.Guardrails, s Subject) []policy.Breach {
 
 // sizeGiB is the size asked for, rounded up as EBS does.
 func sizeGiB(spec corev1.PersistentVolumeClaimSpec) int64 {
-	size := sizeOf(spec)
+	size := bytes(sizeOf(spec))
 	const gib = 1 << 30
-	return size.Value()/gib + min(1, size.Value()%gib)
+	return size/gib + min(1, size%gib)
+}
+
+// bytes is a size as a number, the largest there is for one that has none: a
+// Quantity such as 10E says that it is of 0 bytes.
+func bytes(size resource.Quantity) int64 {
+	if size.CmpInt64(math.MaxInt64) >= 0 {
+		return math.MaxInt64
+	}
+	return size.Value()
 }
 
 func sizeOf(spec corev1.PersistentVolumeClaimSpec) resource.Quantity {
@@ -157,8 +166,8 @@ func maxGrowth(r *v1alpha1.ClaimRules, s Subject) []policy.Breach {
 		return nil
 	}
 	size, before := sizeOf(s.Spec), sizeOf(*s.Before)
-	most := float64(before.Value()) * (1 + float64(r.MaxGrowthPercent)/100)
-	if before.Sign() <= 0 || float64(size.Value()) <= most {
+	most := float64(bytes(before)) * (1 + float64(r.MaxGrowthPercent)/100)
+	if before.Sign() <= 0 || float64(bytes(size)) <= most {
 		return nil
 	}
 	return []policy.Breach{{

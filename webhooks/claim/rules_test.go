@@ -56,6 +56,7 @@ func TestGuarded(t *testing.T) {
 		"slow":          {"the share itself is allowed", growth, Subject{Spec: asking("150Gi"), Before: ptr(asking("100Gi"))}, nil},
 		"new":           {"a new claim has not grown", growth, Subject{Spec: asking("150Gi")}, nil},
 		"exabytes":      {"sizes near the end of int64 are compared too", growth, Subject{Spec: asking("7Ei"), Before: ptr(asking("6Ei"))}, nil},
+		"beyond int64":  {"and beyond it", growth, Subject{Spec: asking("10E"), Before: ptr(asking("100Gi"))}, []string{"claim.maxGrowthPercent spec.resources.requests.storage 10E after 100Gi"}},
 		"mode":          {"each mode that is not in the list, and the default volume mode", modes, Subject{Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}}}, []string{"claim.accessModes spec.accessModes[1] ReadWriteMany", "claim.volumeModes spec.volumeMode Filesystem"}},
 		"static":        {"a static claim has no class to judge", classes, Subject{Spec: asking("1Gi")}, nil},
 		"bad class":     {"the class is judged in the claim's words, with the claim's size", classes, Subject{Spec: asking("11Gi"), ClassName: "gp2", Class: gp2}, []string{`storageClass.allowed spec.storageClassName "gp2"`, `storageClass.reclaimPolicy spec.storageClassName "gp2", whose reclaimPolicy is Delete`, `storageClass.maxIOPS spec.storageClassName "gp2", whose parameters.iopsPerGB is 10 for each of 11 GiB`}},
@@ -65,6 +66,12 @@ func TestGuarded(t *testing.T) {
 			c.ReclaimPolicy = ptr(corev1.PersistentVolumeReclaimRetain)
 			return c
 		}()}, []string{`storageClass.maxIOPS spec.storageClassName "gp3", whose parameters.iopsPerGB is 10 for each of 11 GiB`}},
+		"size beyond int64": {"is not one that is not known", classes, Subject{Spec: asking("10E"), ClassName: "gp3", Class: func() *storagev1.StorageClass {
+			c := gp2.DeepCopy()
+			c.Name = "gp3"
+			c.ReclaimPolicy = ptr(corev1.PersistentVolumeReclaimRetain)
+			return c
+		}()}, []string{`storageClass.maxIOPS spec.storageClassName "gp3", whose parameters.iopsPerGB is 10 for each of 8589934592 GiB`}},
 		"class not there":          {"its name is judged", classes, Subject{Spec: asking("1Gi"), ClassName: "gone"}, []string{`storageClass.allowed spec.storageClassName "gone"`}},
 		"no attributes":            {"a claim that names none keeps the rule", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("")}}, nil},
 		"attributes":               {"an allowed one", attributes, Subject{Spec: corev1.PersistentVolumeClaimSpec{VolumeAttributesClassName: ptr("gold")}}, nil},
