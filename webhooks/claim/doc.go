@@ -6,7 +6,7 @@
 //	storageClass.maxIOPS     and the VolumeAttributesClass that it names, where that is EBS's
 //	attributesClass.allowed  a claim that names none keeps the rule
 //	claim.minSize            at creation, and where an update makes the claim smaller
-//	claim.maxSize            the size asked for
+//	claim.maxSize            the size asked for, but where an update makes the claim smaller
 //	claim.maxGrowthPercent   at an update, of the size asked for before
 //	claim.accessModes        each mode is in the list
 //	claim.volumeModes        absent is Filesystem

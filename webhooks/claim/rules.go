@@ -150,10 +150,18 @@ func minSize(r *v1alpha1.ClaimRules, s Subject) []policy.Breach {
 	}}
 }
 
+// maxSize is not judged where the claim is made smaller, which Kubernetes allows
+// after a growth that failed, down to what the volume has: that may be more than
+// the bound.
 func maxSize(r *v1alpha1.ClaimRules, s Subject) []policy.Breach {
 	size := sizeOf(s.Spec)
 	if r.MaxSize == nil || size.Cmp(*r.MaxSize) <= 0 {
 		return nil
+	}
+	if s.Before != nil {
+		if before := sizeOf(*s.Before); size.Cmp(before) < 0 {
+			return nil
+		}
 	}
 	return []policy.Breach{{
 		Rule: v1alpha1.RuleClaimMaxSize, Field: sizeField, Found: size.String(), Wanted: "at most " + r.MaxSize.String(),

@@ -57,6 +57,8 @@ func TestGuarded(t *testing.T) {
 		"new":           {"a new claim has not grown", growth, Subject{Spec: asking("150Gi")}, nil},
 		"exabytes":      {"sizes near the end of int64 are compared too", growth, Subject{Spec: asking("7Ei"), Before: ptr(asking("6Ei"))}, nil},
 		"beyond int64":  {"and beyond it", growth, Subject{Spec: asking("10E"), Before: ptr(asking("100Gi"))}, []string{"claim.maxGrowthPercent spec.resources.requests.storage 10E after 100Gi"}},
+		"less too much": {"what stays above the most after it is made smaller is made better", sizes, Subject{Spec: asking("11Gi"), Before: ptr(asking("12Gi"))}, nil},
+		"more too much": {"what grows further is made worse", sizes, Subject{Spec: asking("13Gi"), Before: ptr(asking("12Gi"))}, []string{"claim.maxSize spec.resources.requests.storage 13Gi"}},
 		"mode":          {"each mode that is not in the list, and the default volume mode", modes, Subject{Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}}}, []string{"claim.accessModes spec.accessModes[1] ReadWriteMany", "claim.volumeModes spec.volumeMode Filesystem"}},
 		"static":        {"a static claim has no class to judge", classes, Subject{Spec: asking("1Gi")}, nil},
 		"bad class":     {"the class is judged in the claim's words, with the claim's size", classes, Subject{Spec: asking("11Gi"), ClassName: "gp2", Class: gp2}, []string{`storageClass.allowed spec.storageClassName "gp2"`, `storageClass.reclaimPolicy spec.storageClassName "gp2", whose reclaimPolicy is Delete`, `storageClass.maxIOPS spec.storageClassName "gp2", whose parameters.iopsPerGB is 10 for each of 11 GiB`}},
