@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,6 +59,18 @@ func (f Finding) Message() string {
 // Sentence names the field, the found and the wanted value, and what to do.
 func (b Breach) Sentence() string {
 	return fmt.Sprintf("%s is %s, wanted is %s: %s", b.Field, b.Found, b.Wanted, b.Todo)
+}
+
+// Short is a text of at most so many bytes, cut between two letters: one that is
+// cut within is written with a stand-in, which differs and may be longer.
+func Short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }
 
 // Findings gives breaches of one object their action, less those that the

@@ -88,7 +88,7 @@ func (r *Recorder) Report(req *Request, findings []policy.Finding) {
 			continue
 		}
 		note := subject + " by " + req.UserInfo.Username + ": " + f.Message()
-		r.events.Eventf(onPolicy(f.Policy, f.UID), object, eventType(f.Action), reasons[f.Action], string(req.Operation)+" "+string(f.Rule), "%s", note[:min(len(note), maxNote)])
+		r.events.Eventf(onPolicy(f.Policy, f.UID), object, eventType(f.Action), reasons[f.Action], string(req.Operation)+" "+string(f.Rule), "%s", policy.Short(note, maxNote))
 	}
 }
 

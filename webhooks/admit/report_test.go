@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -75,6 +77,29 @@ func TestEachFindingIsAnEvent(t *testing.T) {
 	if !slices.Equal(told, want) {
 		t.Errorf("told are %q, want %q", told, want)
 	}
+}
+
+// TestNoteOfALetterThatIsCut: what is cut within a letter is written with a
+// stand-in that is longer, and an event whose note is too long is refused: so
+// nobody would be told of an override with such a reason.
+func TestNoteOfALetterThatIsCut(t *testing.T) {
+	for i := range 4 {
+		got := notes{}
+		r := NewRecorder(&got, prometheus.NewRegistry())
+		r.Report(&Request{Operation: admissionv1.Delete, Namespace: "db", Name: "data-pg-0"}, []policy.Finding{{
+			Breach: policy.Breach{Rule: v1alpha1.RuleDeletion}, Policy: "databases", Action: policy.Overridden, Reason: strings.Repeat("x", i) + strings.Repeat("\U0001f5d1", 400),
+		}})
+		if len(got) != 1 || !utf8.ValidString(got[0]) || len(got[0]) > maxNote || len(got[0]) <= maxNote-4 {
+			t.Errorf("told are %q, want one note of whole letters that fills %d bytes", got, maxNote)
+		}
+	}
+}
+
+// notes are the notes of events.
+type notes []string
+
+func (n *notes) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
+	*n = append(*n, fmt.Sprintf(note, args...))
 }
 
 // TestNameOfACollection: a deletion of a collection has no name of its own.
