@@ -1,18 +1,21 @@
 // Package storagepolicy judges StoragePolicies by what the API server cannot:
 // selectors, which it does not look into for custom kinds, and the schedules that
 // a policy gives, as SnapshotSchedules are judged. It warns of an expansion that
-// the policy's own guardrails stop. Its webhook fails open: a
-// policy or a schedule that slipped through is not applied, and says so in the
-// status of the policy.
+// the policy's own guardrails stop. An update is judged where it changes the spec
+// of a policy that is not being deleted. Its webhook fails open: a policy or a
+// schedule that slipped through is not applied, and says so in the status of the
+// policy.
 package storagepolicy
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/policyschedule"
@@ -27,7 +30,7 @@ type Webhook struct{ World *world.World }
 
 // Validate judges the creation or change of a policy.
 func (h *Webhook) Validate(_ context.Context, req *admit.Request) (admit.Answer, error) {
-	if req.Operation == admissionv1.Delete {
+	if req.Operation == admissionv1.Delete || asStored(req) {
 		return admit.Answer{}, nil
 	}
 	p := &v1alpha1.StoragePolicy{}
@@ -57,6 +60,23 @@ func (h *Webhook) Validate(_ context.Context, req *admit.Request) (admit.Answer,
 		}
 	}
 	return answer, nil
+}
+
+// asStored says whether a request leaves the spec as it is stored, or is about a
+// policy that is being deleted. What is not good slipped through before: its labels
+// stay editable, and its finalizers come off, also where it cannot be read.
+func asStored(req *admit.Request) bool {
+	if req.Operation != admissionv1.Update {
+		return false
+	}
+	var now, old struct {
+		metav1.PartialObjectMetadata `json:",inline"`
+		Spec                         any `json:"spec"`
+	}
+	if json.Unmarshal(req.Object.Raw, &now) != nil || json.Unmarshal(req.OldObject.Raw, &old) != nil {
+		return false // and is refused for it
+	}
+	return now.DeletionTimestamp != nil || reflect.DeepEqual(now.Spec, old.Spec)
 }
 
 // growthWarnings tell where a policy's guardrails refuse what its expansion asks for.
