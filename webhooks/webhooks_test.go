@@ -310,7 +310,7 @@ func testClasses(t *testing.T) {
 	}}}, classOf("probe", "ebs.csi.aws.com", nil))
 	refused(t, "unencrypted", c.Create(ctx, classOf("x", "ebs.csi.aws.com", nil)), "parameters.encrypted", "not set")
 	refused(t, "in-tree", c.Create(ctx, classOf("x", "kubernetes.io/aws-ebs", map[string]string{"encrypted": "true"})), "storageClass.inTreeProvisioners")
-	accepted(t, "encrypted; that claims may not use the name is no fault of the class", c.Create(ctx, classOf("good", "ebs.csi.aws.com", map[string]string{"Encrypted": "TRUE"})))
+	accepted(t, "encrypted; that claims may not use the name is no fault of the class", c.Create(ctx, classOf("good", "ebs.csi.aws.com", map[string]string{"Encrypted": "true"})))
 	for _, other := range []*storagev1.StorageClass{
 		classOf("efs-shared", "efs.csi.aws.com", map[string]string{"provisioningMode": "efs-ap"}),
 		classOf("ceph", "rbd.csi.ceph.com", nil), classOf("longhorn", "driver.longhorn.io", nil),
