@@ -459,7 +459,7 @@ func testOverride(t *testing.T) {
 		}
 		return impersonated
 	}
-	edit := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "edits"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "namespaces"}, Verbs: []string{"*"}}}}
+	edit := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "edits"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status", "namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: []string{"*"}}}}
 	override := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "overrides"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"holdfast.dev"}, Resources: []string{"storagepolicies"}, Verbs: []string{"override"}}}}
 	bind := func(role string, users ...string) *rbacv1.ClusterRoleBinding {
 		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
@@ -518,6 +518,13 @@ func testLifting(t *testing.T) {
 	inside, other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: outside}}
 	const byPod = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"db-0","uid":"8b1f","controller":true}]}}`
 	const override = `{"metadata":{"annotations":{"holdfast.dev/override-deletion":"mine"}}}`
+	// Whoever may write a status may write labels and annotations with it.
+	withStatus := func(o client.Object, patch string) error {
+		return dev.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	finalized := &corev1.Namespace{}
+	accepted(t, "read", c.Get(ctx, client.ObjectKey{Name: ns}, finalized))
+	finalized.Annotations = map[string]string{v1alpha1.AnnotationOverrideDeletion: "mine"}
 	for what, err := range map[string]error{
 		"takes the label off":                    try(data, `{"metadata":{"labels":{"keep":null}}}`),
 		"labels it into an exemption":            try(data, `{"metadata":{"labels":{"app":"legacy"}}}`),
@@ -526,6 +533,11 @@ func testLifting(t *testing.T) {
 		"labels the namespace out of the policy": try(inside, `{"metadata":{"labels":{"kind":"other"}}}`),
 		"writes the override on the namespace":   try(inside, override),
 		"labels a namespace in with an override": try(other, `{"metadata":{"labels":{"kind":"lifting"}}}`),
+		"takes the label off with its status":    withStatus(data, `{"metadata":{"labels":{"keep":null}}}`),
+		"writes the override with its status":    withStatus(data, override),
+		"makes it a Pod's with its status":       withStatus(cached, byPod),
+		"writes it with a namespace's status":    withStatus(inside, override),
+		"writes it with a namespace's end":       dev.SubResource("finalize").Update(ctx, finalized),
 	} {
 		refused(t, "a developer "+what, err, `"dev" may not override`)
 	}
@@ -537,6 +549,8 @@ func testLifting(t *testing.T) {
 		}
 		return nil
 	})
+	accepted(t, "a status is free", withStatus(data, `{"status":{"phase":"Lost"}}`))
+	accepted(t, "of a namespace too", withStatus(inside, `{"status":{"phase":"Active"}}`))
 	accepted(t, "other labels are free", try(data, `{"metadata":{"labels":{"team":"a"}}}`))
 	accepted(t, "on the namespace too", try(inside, `{"metadata":{"labels":{"team":"a"}}}`))
 	refused(t, "and the claim stays", c.Delete(ctx, data.DeepCopy(), client.DryRunAll), "not overridden")
@@ -555,6 +569,10 @@ func testUnanswered(t *testing.T, stop func()) {
 	ofControllers := newWork(t, strict.Name)
 	stop()
 	ofControllers.goesOn(t)
+	withStatus := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"holdfast.dev/enforce":null}}}`))
+	if err := c.Status().Patch(ctx, strict.DeepCopy(), withStatus); err == nil || !strings.Contains(err.Error(), `failed calling webhook "namespaces.strict.holdfast.dev"`) {
+		t.Errorf("somebody takes it off with its status: %v", err)
+	}
 	for what, value := range map[string]string{"takes it off": `"holdfast.dev/enforce":null`, "gives it another value": `"holdfast.dev/enforce":"lax"`} {
 		if err := label(strict, value); err == nil || !strings.Contains(err.Error(), `failed calling webhook "namespaces-opened.holdfast.dev"`) {
 			t.Errorf("somebody %s: %v", what, err)
