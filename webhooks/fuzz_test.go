@@ -30,11 +30,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/policyschedule"
 	"github.com/holdfast-dev/holdfast/controllers/schedule"
 	"github.com/holdfast-dev/holdfast/internal/policy"
 	"github.com/holdfast-dev/holdfast/internal/snapshots"
 	"github.com/holdfast-dev/holdfast/webhooks/claim"
 	"github.com/holdfast-dev/holdfast/webhooks/snapshot"
+	"github.com/holdfast-dev/holdfast/webhooks/snapshotschedule"
 	"github.com/holdfast-dev/holdfast/webhooks/statefulset"
 	"github.com/holdfast-dev/holdfast/webhooks/storageclass"
 	"github.com/holdfast-dev/holdfast/webhooks/world"
@@ -54,17 +56,26 @@ type fixture struct {
 	client.Reader
 
 	policy     *v1alpha1.StoragePolicy
+	copying    *v1alpha1.StoragePolicy // asks for a schedule of claims with a label
 	namespaces map[string]map[string]string
 	classes    []storagev1.StorageClass
+	attributes []storagev1.VolumeAttributesClass
 	claims     []corev1.PersistentVolumeClaim
 	sets       []appsv1.StatefulSet
+	schedules  []v1alpha1.SnapshotSchedule
 	snapshots  []snapshotv1.VolumeSnapshot
 	ofCopies   []snapshotv1.VolumeSnapshotClass
 	indexes    map[string]client.IndexerFunc // of snapshots
 }
 
-// guarded is the namespace that the policy is about.
+// guarded is the namespace that the policies are about.
 const guarded = "db"
+
+// Labels of claims: those that a schedule must copy, and those that one does.
+const toCopy, copied = "to-copy", "copied"
+
+// sizeDeclared is the most that a set may declare of its claims.
+var sizeDeclared = resource.MustParse("2Ti")
 
 func newFixture() *fixture {
 	data := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: guarded, Name: "data-pg-0", CreationTimestamp: metav1.NewTime(now.Add(-24 * time.Hour))}}
@@ -75,10 +86,22 @@ func newFixture() *fixture {
 	set := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: guarded, Name: "pg"}}
 	set.Spec.Replicas = ptr[int32](2)
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	daily := v1alpha1.SnapshotSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: guarded, Name: "daily"}}
+	daily.Spec.Schedule, daily.Spec.Target.ClaimSelector = "@daily", &metav1.LabelSelector{MatchLabels: map[string]string{copied: "yes"}}
 	return &fixture{
+		copying: &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "copying", UID: "2", Generation: 1}, Spec: v1alpha1.StoragePolicySpec{
+			Match:     v1alpha1.PolicyMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}, ClaimSelector: &metav1.LabelSelector{MatchLabels: map[string]string{toCopy: "yes"}}},
+			Snapshots: &v1alpha1.PolicySnapshots{Required: v1alpha1.Deny},
+		}},
+		schedules: []v1alpha1.SnapshotSchedule{daily},
+		attributes: []storagev1.VolumeAttributesClass{
+			{ObjectMeta: metav1.ObjectMeta{Name: "silver"}, DriverName: "ebs.csi.aws.com", Parameters: map[string]string{"iops": "16001"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, DriverName: "ebs.csi.aws.com", Parameters: map[string]string{"iops": "4000"}},
+		},
 		policy: &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "fuzzed", UID: "1", Generation: 1}, Spec: v1alpha1.StoragePolicySpec{
-			Match:    v1alpha1.PolicyMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}},
-			Defaults: &v1alpha1.PolicyDefaults{StorageClassName: "good"},
+			Match:     v1alpha1.PolicyMatch{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}},
+			Defaults:  &v1alpha1.PolicyDefaults{StorageClassName: "good"},
+			Expansion: &v1alpha1.PolicyExpansion{MaxSize: sizeDeclared},
 			Guardrails: &v1alpha1.Guardrails{
 				StorageClass: &v1alpha1.StorageClassRules{
 					Allowed: []string{"good", "bad"}, InTreeProvisioners: v1alpha1.Forbidden, Parameters: []v1alpha1.ParameterRule{{Key: "encrypted", Values: []string{"true"}}},
@@ -135,10 +158,12 @@ func (f *fixture) Get(_ context.Context, key client.ObjectKey, o client.Object, 
 		return find(f.sets, key, o)
 	case *snapshotv1.VolumeSnapshotClass:
 		return find(f.ofCopies, key, o)
-	case *groupv1.VolumeGroupSnapshot:
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "volumegroupsnapshots"}, key.Name)
+	case *storagev1.VolumeAttributesClass:
+		return find(f.attributes, key, o)
+	case *groupv1.VolumeGroupSnapshot, *groupv1.VolumeGroupSnapshotClass, *corev1.PersistentVolume:
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
-	return fmt.Errorf("nobody reads a %T", o)
+	return fmt.Errorf("%s %T", unknown, o)
 }
 
 // List reads all of a kind.
@@ -147,7 +172,7 @@ func (f *fixture) List(_ context.Context, list client.ObjectList, o ...client.Li
 	of.ApplyOptions(o)
 	switch list := list.(type) {
 	case *v1alpha1.StoragePolicyList:
-		list.Items = []v1alpha1.StoragePolicy{*f.policy}
+		list.Items = []v1alpha1.StoragePolicy{*f.policy, *f.copying}
 	case *storagev1.StorageClassList:
 		list.Items = f.classes
 	case *corev1.PersistentVolumeClaimList:
@@ -155,6 +180,14 @@ func (f *fixture) List(_ context.Context, list client.ObjectList, o ...client.Li
 			if c.Namespace == of.Namespace {
 				list.Items = append(list.Items, c)
 			}
+		}
+	case *appsv1.StatefulSetList:
+		if of.Namespace == guarded {
+			list.Items = f.sets
+		}
+	case *v1alpha1.SnapshotScheduleList:
+		if of.Namespace == guarded {
+			list.Items = f.schedules
 		}
 	case *snapshotv1.VolumeSnapshotList:
 		for i := range f.snapshots {
@@ -167,10 +200,14 @@ func (f *fixture) List(_ context.Context, list client.ObjectList, o ...client.Li
 		list.Items = f.ofCopies
 	case *policyv1.PodDisruptionBudgetList:
 	default:
-		return fmt.Errorf("nobody lists %T", list)
+		return fmt.Errorf("%s %T", unknown, list)
 	}
 	return nil
 }
+
+// unknown begins what is told of a kind that the fixture lacks. A judge that
+// asks for one answers an error, by which nothing passes and nothing is shown.
+const unknown = "the fixture does not know"
 
 // IndexField keeps the indexes of snapshots.
 func (f *fixture) IndexField(_ context.Context, _ client.Object, field string, index client.IndexerFunc) error {
@@ -225,6 +262,9 @@ func (f *fixture) post(t *testing.T, path string, body []byte) (allowed bool, st
 	res := httptest.NewRecorder()
 	handler.ServeHTTP(res, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body)))
 	answer = res.Body.Bytes()
+	if strings.Contains(string(answer), unknown) {
+		t.Fatalf("%s asks for more than there is: %s", path, answer)
+	}
 	if res.Code != http.StatusOK {
 		return false, res.Code, answer
 	}
@@ -276,6 +316,11 @@ func (f *fixture) subject(c *corev1.PersistentVolumeClaim, before *corev1.Persis
 			s.Class = &f.classes[i]
 		}
 	}
+	for i := range f.attributes {
+		if name := c.Spec.VolumeAttributesClassName; name != nil && f.attributes[i].Name == *name {
+			s.Attributes = &f.attributes[i]
+		}
+	}
 	return s
 }
 
@@ -311,8 +356,20 @@ func FuzzClaims(f *testing.F) {
 	seeds(f, `{"metadata":{"name":"a"},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"20Gi"}}}}`,
 		`{"metadata":{"name":"a"},"spec":{"accessModes":["ReadWriteMany"],"storageClassName":"bad","volumeMode":"Block","resources":{"requests":{"storage":"2Ti"}}}}`,
 		`{"metadata":{"name":"a","annotations":{"volume.beta.kubernetes.io/storage-class":"bad"}},"spec":{"volumeName":"pv","volumeAttributesClassName":"gold"},"status":{"phase":"Bound"}}`,
-		`{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"Pod","controller":true}]},"spec":{"volumeName":"pv"}}`)
+		`{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"Pod","controller":true}]},"spec":{"volumeName":"pv"}}`,
+		`{"metadata":{"name":"db-0-a","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"db-0","controller":true}]},"spec":{"volumeName":"pv"}}`,
+		`{"metadata":{"name":"db-0-a"},"spec":{"volumeName":"pv"}}`,
+		`{"metadata":{"name":"data-pg-2","labels":{"to-copy":"yes","copied":"yes"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
+		`{"metadata":{"name":"a","labels":{"to-copy":"yes"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
+		`{"metadata":{"name":"a","labels":{"to-copy":"yes","copied":"yes"},"annotations":{"holdfast.dev/no-snapshots":"x"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
+		`{"metadata":{"name":"a","annotations":{"holdfast.dev/override-deletion":"x"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
+		`{"metadata":{"name":"a"},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","volumeAttributesClassName":"silver","resources":{"requests":{"storage":"1Gi"}}}}`)
 	x := newFixture()
+	// bare says whether a claim must be copied by a schedule, and is by none.
+	bare := func(c *corev1.PersistentVolumeClaim) bool {
+		_, out := c.Annotations[v1alpha1.AnnotationNoSnapshots]
+		return c.Labels[toCopy] == "yes" && (out || c.Labels[copied] != "yes")
+	}
 	f.Fuzz(func(t *testing.T, op uint8, namespace, name, sub string, now, old []byte) {
 		q := question(op, namespace, name, sub, now, old)
 		x.judged(t, "/default/claims", q)
@@ -322,14 +379,23 @@ func FuzzClaims(f *testing.F) {
 		if !ok || !was || namespace != guarded {
 			return
 		}
-		switch g := x.policy.Spec.Guardrails; {
+		g := x.policy.Spec.Guardrails
+		if allowed && q.op != admissionv1.Delete && after != nil {
+			if reason := after.Annotations[v1alpha1.AnnotationOverrideDeletion]; reason != "" && (before == nil || reason != before.Annotations[v1alpha1.AnnotationOverrideDeletion]) {
+				t.Fatalf("somebody without the right writes an override: %s", now)
+			}
+			if bare(after) && (before == nil || before.Labels[toCopy] == "yes" && !bare(before)) {
+				t.Fatalf("no schedule copies %s, which was %s", now, old)
+			}
+			if before != nil && before.Spec.VolumeName != "" && !claim.OfPod(before) && claim.OfPod(after) {
+				t.Fatalf("somebody without the right makes a claim a Pod's: %s", now)
+			}
+		}
+		switch {
 		case q.op == admissionv1.Create && after != nil && before == nil:
 			mustNotPass(t, allowed, answer, q, claim.Breaches(&policy.Policy{Guardrails: g}, x.subject(after, nil)))
 		case q.op == admissionv1.Update && after != nil && before != nil:
 			mustNotPass(t, allowed, answer, q, fresh(claim.Breaches(&policy.Policy{Guardrails: g}, x.subject(before, nil)), claim.Breaches(&policy.Policy{Guardrails: g}, x.subject(after, &before.Spec))))
-			if reason := after.Annotations[v1alpha1.AnnotationOverrideDeletion]; allowed && reason != "" && reason != before.Annotations[v1alpha1.AnnotationOverrideDeletion] {
-				t.Fatalf("somebody without the right writes an override: %s", now)
-			}
 		case q.op == admissionv1.Delete && before != nil && before.DeletionTimestamp == nil && !claim.OfPod(before) && !overridden(before):
 			held := policy.Held{Bound: before.Spec.VolumeName != "" || before.Status.Phase == corev1.ClaimBound}
 			mustNotPass(t, allowed, answer, q, policy.Deletion(g.Deletion, held, x.at()))
@@ -348,7 +414,9 @@ func overridden(o client.Object) bool {
 func FuzzStatefulSets(f *testing.F) {
 	template := `"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"storageClassName":"good","resources":{"requests":{"storage":"20Gi"}}}}]`
 	seeds(f, `{"metadata":{"name":"pg"},"spec":{"replicas":2,`+template+`}}`, `{"metadata":{"name":"pg"},"spec":{"replicas":1,`+template+`,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Delete"}}}`,
-		`{"metadata":{"name":"pg"},"spec":{"replicas":0,"ordinals":{"start":1},"template":{"spec":{"terminationGracePeriodSeconds":1}},`+template+`}}`, `{"metadata":{"name":"pg"},"spec":{"replicas":3}}`)
+		`{"metadata":{"name":"pg"},"spec":{"replicas":0,"ordinals":{"start":1},"template":{"spec":{"terminationGracePeriodSeconds":1}},`+template+`}}`, `{"metadata":{"name":"pg"},"spec":{"replicas":3}}`,
+		`{"metadata":{"name":"pg","annotations":{"holdfast.dev/size":"data=2049Gi"}},"spec":{"replicas":2,`+template+`}}`, `{"metadata":{"name":"pg","annotations":{"holdfast.dev/size":"data=1Ti"}},"spec":{"replicas":2,`+template+`}}`,
+		`{"metadata":{"name":"pg","annotations":{"holdfast.dev/size":"wal=5Gi,data"}},"spec":{"replicas":2,`+template+`}}`)
 	x := newFixture()
 	// hard is what is denied of a set: the budget only ever warns.
 	hard := func(s *appsv1.StatefulSet) []policy.Breach {
@@ -382,8 +450,24 @@ func FuzzStatefulSets(f *testing.F) {
 		}
 		after, ok := read[appsv1.StatefulSet](now)
 		before, was := read[appsv1.StatefulSet](old)
+		if q.op == admissionv1.Delete && was && before != nil && before.DeletionTimestamp == nil {
+			if doomed := statefulset.Doomed(before, x.claims); allowed && len(doomed) > 0 {
+				t.Fatalf("%d protected claims go with set %s", len(doomed), old)
+			}
+		}
 		if !ok || !was || after == nil {
 			return
+		}
+		if allowed && q.op != admissionv1.Delete && (before == nil || before.Annotations[v1alpha1.AnnotationSize] != after.Annotations[v1alpha1.AnnotationSize]) {
+			sizes, wrong := statefulset.Declared(after)
+			for template, size := range sizes {
+				if size.Cmp(sizeDeclared) > 0 {
+					t.Fatalf("%s of %s are declared for %s", size.String(), sizeDeclared.String(), template)
+				}
+			}
+			if len(wrong) > 0 {
+				t.Fatalf("sizes that cannot be read are declared: %s: %v", now, wrong)
+			}
 		}
 		switch {
 		case q.op == admissionv1.Create && before == nil:
@@ -430,10 +514,22 @@ func FuzzSnapshots(f *testing.F) {
 			of := s.Spec.Source.PersistentVolumeClaimName
 			return of != nil && (*of == "data-pg-0" || *of == "data-pg-1")
 		}
+		named := func(s *snapshotv1.VolumeSnapshot, class string) bool {
+			return s.Spec.VolumeSnapshotClassName != nil && *s.Spec.VolumeSnapshotClassName == class
+		}
+		if ok && was && allowed && namespace == guarded && q.op != admissionv1.Delete && after != nil && ofOurs(after) {
+			if reason := after.Annotations[v1alpha1.AnnotationOverrideDeletion]; reason != "" && (before == nil || reason != before.Annotations[v1alpha1.AnnotationOverrideDeletion]) {
+				t.Fatalf("somebody without the right writes an override: %s", now)
+			}
+		}
 		switch class := &x.ofCopies[0]; {
 		case !ok || !was || namespace != guarded:
 		case q.op == admissionv1.Create && after != nil && before == nil && ofOurs(after):
-			if name := after.Spec.VolumeSnapshotClassName; name != nil && *name == class.Name {
+			if named(after, class.Name) {
+				mustNotPass(t, allowed, answer, q, snapshot.Class(x.policy.Spec.Guardrails.SnapshotClass, class))
+			}
+		case q.op == admissionv1.Update && after != nil && before != nil && ofOurs(after):
+			if named(after, class.Name) && !named(before, class.Name) {
 				mustNotPass(t, allowed, answer, q, snapshot.Class(x.policy.Spec.Guardrails.SnapshotClass, class))
 			}
 		case q.op == admissionv1.Delete && before != nil && ofOurs(before) && before.DeletionTimestamp == nil:
@@ -463,8 +559,9 @@ func FuzzGroups(f *testing.F) {
 		case !ok || !was || !allowed || namespace != guarded:
 		case q.op == admissionv1.Delete && before != nil && before.Name == "group" && before.DeletionTimestamp == nil && !overridden(before):
 			t.Fatalf("the group of the newest ready snapshot goes: %s", old)
-		case q.op == admissionv1.Create && after != nil && before == nil && after.Annotations[v1alpha1.AnnotationOverrideDeletion] != "":
-			t.Fatalf("who may not override makes a group that is overridden: %s", now)
+		case q.op != admissionv1.Delete && after != nil && after.Annotations[v1alpha1.AnnotationOverrideDeletion] != "" &&
+			(before == nil || after.Annotations[v1alpha1.AnnotationOverrideDeletion] != before.Annotations[v1alpha1.AnnotationOverrideDeletion]):
+			t.Fatalf("who may not override writes an override on a group: %s", now)
 		}
 	})
 }
@@ -477,7 +574,21 @@ func FuzzNamespaces(f *testing.F) {
 		allowed, _, answer := x.judged(t, "/validate/namespaces", q)
 		after, ok := read[corev1.Namespace](now)
 		before, was := read[corev1.Namespace](old)
-		if !ok || !was || before == nil {
+		if !ok || !was {
+			return
+		}
+		ours := func(n *corev1.Namespace) bool {
+			return n.Labels["tier"] == "db" && !slices.Contains(v1alpha1.SystemNamespaces(), n.Name)
+		}
+		if allowed && q.op != admissionv1.Delete && after != nil && after.DeletionTimestamp == nil {
+			if reason := after.Annotations[v1alpha1.AnnotationOverrideDeletion]; ours(after) && reason != "" && (before == nil || reason != before.Annotations[v1alpha1.AnnotationOverrideDeletion]) {
+				t.Fatalf("somebody without the right writes an override: %s", now)
+			}
+			if before != nil && after.Name == guarded && before.Labels["tier"] == "db" && !ours(after) {
+				t.Fatalf("somebody without the right takes protected claims from the policy: %s, was %s", now, old)
+			}
+		}
+		if before == nil {
 			return
 		}
 		strict := func(n *corev1.Namespace) bool { return n.Labels[v1alpha1.LabelEnforce] == v1alpha1.EnforceStrict }
@@ -494,7 +605,9 @@ func FuzzNamespaces(f *testing.F) {
 
 func FuzzPolicies(f *testing.F) {
 	seeds(f, `{"metadata":{"name":"a"},"spec":{"match":{"claimSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}},"guardrails":{"claim":{"maxSize":"1e9999999"}}}}`,
-		`{"spec":{"guardrails":{"claim":{"maxSize":"1e1.5"}}}}`, `{"spec":{"exemptions":[{"until":"0000-01-01T00:00:00Z"},{"until":"yesterday"}],"priority":99999999999}}`, `{"spec":{"match":{"namespaceSelector":{"matchLabels":{"/":"\u0000"}}}}}`)
+		`{"spec":{"guardrails":{"claim":{"maxSize":"1e1.5"}}}}`, `{"spec":{"exemptions":[{"until":"0000-01-01T00:00:00Z"},{"until":"yesterday"}],"priority":99999999999}}`, `{"spec":{"match":{"namespaceSelector":{"matchLabels":{"/":"\u0000"}}}}}`,
+		`{"metadata":{"name":"a"},"spec":{"snapshots":{"schedules":[{"name":"a","spec":{"schedule":"0 0 30 2 *"}},{"name":"b","spec":{"schedule":"TZ=UTC @daily","timeZone":"Mars"}}]}}}`,
+		`{"metadata":{"name":"a"},"spec":{"match":{"claimSelector":{"matchLabels":{"a":"b"}}},"snapshots":{"schedules":[{"name":"a","spec":{"schedule":"@daily","target":{"claimSelector":{"matchLabels":{"a":"c"}}}}}]}}}`)
 	x := newFixture()
 	f.Fuzz(func(t *testing.T, op uint8, namespace, name, sub string, now, old []byte) {
 		q := question(op, namespace, name, sub, now, old)
@@ -512,7 +625,11 @@ func FuzzPolicies(f *testing.F) {
 			t.Fatalf("a policy that cannot be read is let in: %s", now)
 		}
 		if ok && p != nil && brings {
-			if _, errs := policy.Compile(p); allowed && len(errs) > 0 {
+			ready, errs := policy.Compile(p)
+			if ready != nil {
+				errs = policyschedule.Refusals(ready)
+			}
+			if allowed && len(errs) > 0 {
 				t.Fatalf("a policy that cannot be applied is let in: %s: %v; answered %s", now, errs, answer)
 			}
 		}
@@ -522,7 +639,8 @@ func FuzzPolicies(f *testing.F) {
 func FuzzSchedules(f *testing.F) {
 	seeds(f, `{"metadata":{"name":"a"},"spec":{"schedule":"0 * * * *"}}`, `{"metadata":{"name":"a"},"spec":{"schedule":"TZ= * * * * *"}}`, `{"spec":{"schedule":"0 0 30 2 *","timeZone":"Local"}}`,
 		`{"spec":{"schedule":"@every 0s","jitterSeconds":-1}}`, `{"spec":{"schedule":"* * 29 2 *","timeZone":"Pacific/Apia","jitterSeconds":2147483647}}`, `{"spec":{"schedule":"0-59/59 * * * *","timeZone":"../../etc/passwd"}}`,
-		`{"spec":{"schedule":"30 2 * * *","timeZone":"Mars","target":{"claimSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}},"template":{"labels":{"holdfast.dev/slot":"x","\u0000":""}}}}`)
+		`{"spec":{"schedule":"30 2 * * *","timeZone":"Mars","target":{"claimSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}},"template":{"labels":{"holdfast.dev/slot":"x","\u0000":""}}}}`,
+		`{"spec":{"schedule":"@daily","hooks":{"before":[{"command":["sync"]}]}}}`, `{"spec":{"schedule":"@daily","target":{"statefulSetName":"pg"},"hooks":{"before":[{"command":["sync"]}]}}}`)
 	x := newFixture()
 	f.Fuzz(func(t *testing.T, op uint8, namespace, name, sub string, now, old []byte) {
 		q := question(op, namespace, name, sub, now, old)
@@ -537,6 +655,18 @@ func FuzzSchedules(f *testing.F) {
 			}
 		}
 		was, wasRead := read[v1alpha1.SnapshotSchedule](old)
+		if allowed && ok && wasRead && s != nil && s.DeletionTimestamp == nil && q.op != admissionv1.Delete {
+			var stored *v1alpha1.SnapshotScheduleSpec
+			if q.op == admissionv1.Update && was != nil {
+				stored = &was.Spec
+			}
+			if errs := snapshotschedule.Refusals(&s.Spec, stored); len(errs) > 0 {
+				t.Fatalf("what cannot be acted on is let in: %s, was %s: %v", now, old, errs)
+			}
+			if snapshotschedule.BringsHooks(&s.Spec, stored) {
+				t.Fatalf("somebody who may run nothing in Pods brings hooks: %s, was %s", now, old)
+			}
+		}
 		if ok && s != nil && wasRead && was != nil && q.op == admissionv1.Update && reflect.DeepEqual(s.Spec, was.Spec) && !allowed {
 			t.Fatalf("an update that changes nothing of the spec is refused: %s", answer)
 		}
