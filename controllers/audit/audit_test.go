@@ -4,11 +4,13 @@ package audit
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,10 +53,15 @@ func TestAudit(t *testing.T) {
 		StorageClass: &v1alpha1.StorageClassRules{Parameters: []v1alpha1.ParameterRule{{Key: "encrypted", Values: []string{"true"}}}},
 		Claim:        &v1alpha1.ClaimRules{MaxSize: size("4Gi")},
 	})}
+	labels := map[string]string{"app": "pg"}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pg"}, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*claim("data", "1Gi", "bad")},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+	}}
 	for _, o := range []client.Object{
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"encrypted": "true"}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Provisioner: "ebs.csi.aws.com"},
-		claim("fits", "1Gi", "good"), claim("large", "5Gi", "good"), claim("plain", "1Gi", "bad"), policy,
+		claim("fits", "1Gi", "good"), claim("large", "5Gi", "good"), claim("plain", "1Gi", "bad"), set, policy,
 	} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -74,19 +81,19 @@ func TestAudit(t *testing.T) {
 		lines = append(lines, v.Kind+" "+v.Name+" "+string(v.Rule)+" "+string(v.Action))
 	}
 	want := []string{
-		"PersistentVolumeClaim large claim.maxSize Audit", "PersistentVolumeClaim plain storageClass.parameters Deny", "StorageClass bad storageClass.parameters Deny",
+		"PersistentVolumeClaim large claim.maxSize Audit", "PersistentVolumeClaim plain storageClass.parameters Deny", "StatefulSet pg storageClass.parameters Warn", "StorageClass bad storageClass.parameters Deny",
 	}
-	if len(lines) != len(want) || lines[0] != want[0] || lines[1] != want[1] || lines[2] != want[2] {
+	if !slices.Equal(lines, want) {
 		t.Errorf("violations are %q, want %q", lines, want)
 	}
-	if s := got.Status; s.MatchedClaims != 3 || s.ViolationCount != 3 || len(s.CompliantStorageClasses) != 1 || s.CompliantStorageClasses[0] != "good" || s.ObservedGeneration != got.Generation {
+	if s := got.Status; s.MatchedClaims != 3 || s.ViolationCount != 4 || len(s.CompliantStorageClasses) != 1 || s.CompliantStorageClasses[0] != "good" || s.ObservedGeneration != got.Generation {
 		t.Errorf("status is %+v", s)
 	}
 	if !meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("conditions are %+v", got.Status.Conditions)
 	}
-	if n := testutil.CollectAndCount(a.violations); n != 2 {
-		t.Errorf("%d series of holdfast_policy_violations, want one for each rule and action: 2", n)
+	if n := testutil.CollectAndCount(a.violations); n != 3 {
+		t.Errorf("%d series of holdfast_policy_violations, want one for each rule and action: 3", n)
 	}
 
 	version := got.ResourceVersion

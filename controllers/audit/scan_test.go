@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -155,6 +156,45 @@ func TestScanJudgesSnapshots(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s/%s %s", v.Kind, v.Namespace, v.Name, v.Rule))
 	}
 	if want := []string{"VolumeSnapshot db/of-a-database snapshotClass.deletionPolicy"}; !slices.Equal(got, want) {
+		t.Errorf("violations %q, want %q", got, want)
+	}
+}
+
+// TestScanJudgesSets: living sets are judged by the rules of admission: the set by
+// its own, and its templates by those of the claims that its next Pods would have,
+// which nobody is refused here either.
+func TestScanJudgesSets(t *testing.T) {
+	p := &v1alpha1.StoragePolicy{Spec: guarded(v1alpha1.Guardrails{
+		Claim:       &v1alpha1.ClaimRules{MaxSize: size("1Gi")},
+		StatefulSet: &v1alpha1.StatefulSetRules{WhenDeleted: v1alpha1.RetainClaims, MinTerminationGracePeriodSeconds: 30},
+	})}
+	p.Name, p.Spec.Match.ClaimSelector = "databases", &metav1.LabelSelector{MatchLabels: map[string]string{"i": "0"}}
+	ready, errs := policy.Compile(p)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	set := func(name, label, asks string, whenDeleted appsv1.PersistentVolumeClaimRetentionPolicyType) appsv1.StatefulSet {
+		template := staticClaims(1, 1)[0]
+		template.Name, template.Labels = "data", map[string]string{"i": label}
+		template.Spec.Resources.Requests[corev1.ResourceStorage] = *size(asks)
+		s := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: name}}
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{template}
+		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: whenDeleted}
+		return s
+	}
+	w := &world.World{Cache: anything{}, Live: anything{}, Clock: clocktesting.NewFakePassiveClock(now)}
+	results, err := Scan(t.Context(), w, []*policy.Policy{ready}, Observed{Sets: []appsv1.StatefulSet{
+		set("pg", "0", "2Gi", appsv1.DeletePersistentVolumeClaimRetentionPolicyType), set("small", "0", "1Gi", appsv1.RetainPersistentVolumeClaimRetentionPolicyType),
+		set("cache", "1", "2Gi", appsv1.DeletePersistentVolumeClaimRetentionPolicyType),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range results["databases"].Violations() {
+		got = append(got, fmt.Sprintf("%s %s/%s %s %s", v.Kind, v.Namespace, v.Name, v.Rule, v.Action))
+	}
+	if want := []string{"StatefulSet db/pg claim.maxSize Warn", "StatefulSet db/pg statefulSet.whenDeleted Deny"}; !slices.Equal(got, want) {
 		t.Errorf("violations %q, want %q", got, want)
 	}
 }
