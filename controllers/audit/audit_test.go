@@ -4,6 +4,8 @@ package audit
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +38,8 @@ func TestAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := client.New(testenv.APIServer(t), client.Options{Scheme: scheme})
+	cfg := testenv.APIServer(t)
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +100,13 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%d series of holdfast_policy_violations, want one for each rule and action: 3", n)
 	}
 
+	printed := columns(t, cfg, got.Name)
+	for column, want := range map[string]string{"Ready": "True", "Action": "Deny", "Claims": "3", "Violations": "4", "Priority": "0", "Reason": "Scanned", "Scanned": "", "Age": ""} {
+		if is := printed[column]; is == "" || is == "<nil>" || want != "" && is != want {
+			t.Errorf("kubectl prints %q under %s, want %q; of %v", is, column, want, printed)
+		}
+	}
+
 	version := got.ResourceVersion
 	clk.Step(Every)
 	if err := a.Audit(t.Context()); err != nil {
@@ -107,6 +118,31 @@ func TestAudit(t *testing.T) {
 	if got.ResourceVersion != version {
 		t.Error("a scan that found the same wrote the status again")
 	}
+}
+
+// columns is what kubectl prints of a policy: the API server makes the table.
+func columns(t *testing.T, cfg *rest.Config, policy string) map[string]string {
+	t.Helper()
+	c, err := rest.RESTClientFor(&rest.Config{
+		Host: cfg.Host, TLSClientConfig: cfg.TLSClientConfig, APIPath: "/apis",
+		ContentConfig: rest.ContentConfig{GroupVersion: &v1alpha1.GroupVersion, NegotiatedSerializer: clientgoscheme.Codecs},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.Get().Resource("storagepolicies").Name(policy).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(raw, &table); err != nil || len(table.Rows) != 1 {
+		t.Fatalf("%d rows, %v: %s", len(table.Rows), err, raw)
+	}
+	printed := map[string]string{}
+	for i, column := range table.ColumnDefinitions {
+		printed[column.Name] = fmt.Sprint(table.Rows[0].Cells[i])
+	}
+	return printed
 }
 
 // noSnapshots is the index in a cluster that does not have the kind VolumeSnapshot.
