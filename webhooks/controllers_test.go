@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,16 +24,18 @@ var atWork = []string{
 	"system:kube-scheduler", "system:kube-controller-manager", "system:serviceaccount:holdfast-system:holdfast-controller", "system:node:node-a",
 }
 
-// work is what controllers do to a claim of a strict namespace.
+// work is what controllers do in a strict namespace.
 type work struct {
 	claim *corev1.PersistentVolumeClaim
+	set   *appsv1.StatefulSet
+	held  []client.Object // all kinds, by a finalizer each
 	by    map[string]client.Client
 }
 
 // newWork makes the claim, and lets the controllers write it.
 func newWork(t *testing.T, strict string) work {
 	t.Helper()
-	w := work{claim: claimOf(strict, "worked-on", "1Gi", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"example.com/held"} }), by: map[string]client.Client{}}
+	w := work{claim: claimOf(strict, "worked-on", "1Gi", nil), by: map[string]client.Client{}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "works"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"},
 	}}}
@@ -46,7 +50,13 @@ func newWork(t *testing.T, strict string) work {
 		}
 		w.by[user] = c
 	}
-	create(t, role, bind, w.claim)
+	w.set = setOf(strict, "pg", func(s *appsv1.StatefulSet) { s.Spec.Replicas = ptr[int32](2) })
+	p := place{namespace: strict}
+	w.held = []client.Object{w.claim, w.set, p.snapshot(nil), p.group(), p.schedule("daily", nil)}
+	for _, o := range w.held {
+		o.SetFinalizers([]string{"example.com/held"})
+	}
+	create(t, append([]client.Object{role, bind}, w.held...)...)
 	for user := range w.by {
 		eventually(t, user+" may write claims", func() error { return w.note(t, user) })
 	}
@@ -61,14 +71,15 @@ func (w work) note(t *testing.T, user string) error {
 }
 
 // goesOn holds that without a manager a strict namespace does not keep controllers
-// from writing claims, nor anybody from taking finalizers off; and that what they
-// make and delete waits like anybody's: the claims of sets are made by one of them.
+// from writing claims, nor anybody from making sets larger and taking finalizers
+// off; and that what controllers make and delete waits like anybody's: the claims of
+// sets are made by one of them.
 func (w work) goesOn(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	waits := func(what string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), `failed calling webhook "claims.strict.holdfast.dev"`) {
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			t.Errorf("%s: %v; want that it waits for a manager", what, err)
 		}
 	}
@@ -78,10 +89,19 @@ func (w work) goesOn(t *testing.T) {
 		waits(user+" makes a claim", w.by[user].Create(ctx, claimOf(w.claim.Namespace, "made", "1Gi", nil), client.DryRunAll))
 		waits(user+" deletes a claim", w.by[user].Delete(ctx, w.claim.DeepCopy(), client.DryRunAll))
 	}
-	somebody := w.by["somebody"]
 	reached := w.claim.DeepCopy()
 	reached.Status.Phase = corev1.ClaimLost
-	accepted(t, "somebody writes the status of a claim", somebody.Status().Update(ctx, reached))
+	accepted(t, "somebody writes the status of a claim", w.by["somebody"].Status().Update(ctx, reached))
+	scale := func(replicas int32) error {
+		return server.client.SubResource("scale").Update(ctx, w.set.DeepCopy(), client.DryRunAll, client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}))
+	}
+	waits("a set is made smaller", scale(1))
+	accepted(t, "a set is made larger", scale(3))
 	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	accepted(t, "somebody takes the finalizers off", somebody.Patch(ctx, w.claim.DeepCopy(), free))
+	for _, o := range w.held {
+		accepted(t, fmt.Sprintf("somebody takes the finalizers off %T", o), server.client.Patch(ctx, o, free))
+		if len(o.GetFinalizers()) > 0 {
+			t.Errorf("%T keeps %v", o, o.GetFinalizers())
+		}
+	}
 }
