@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,53 @@ func testExemptions(t *testing.T) {
 	}
 }
 
+// testMatch plays a row of each kind with policies that match by one field more:
+// of what the row is about, and of something else.
+func testMatch(t *testing.T) {
+	kinds := []string{
+		"an unencrypted class", "a claim of an unencrypted class", "a template of an unencrypted class", "a claim",
+		"a namespace with a claim", "the newest snapshot of a claim", "the group of the newest snapshot of a claim",
+	}
+	fields := map[string]func(m *v1alpha1.PolicyMatch, p place, its bool){
+		"claimSelector": func(m *v1alpha1.PolicyMatch, _ place, its bool) {
+			m.ClaimSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"let": map[bool]string{true: "off", false: "on"}[its]}}
+		},
+		"storageClassNames": func(m *v1alpha1.PolicyMatch, p place, its bool) {
+			m.StorageClassNames = []string{"some-other", map[bool]string{true: p.name("class"), false: "another"}[its]}
+		},
+		"provisioners": func(m *v1alpha1.PolicyMatch, _ place, its bool) {
+			m.Provisioners = []string{"efs.csi.aws.com", map[bool]string{true: ebs, false: "driver.longhorn.io"}[its]}
+		},
+	}
+	for _, r := range table() {
+		if r.op != opCreate && r.op != opDelete || !slices.Contains(kinds, r.what) {
+			continue
+		}
+		kinds = slices.DeleteFunc(kinds, func(what string) bool { return what == r.what })
+		_, class := r.object(place{}).(*storagev1.StorageClass)
+		for name, field := range fields {
+			for _, its := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/%s %v", r.op, r.what, name, its), func(t *testing.T) {
+					g := newGame(t, r)
+					g.match = func(m *v1alpha1.PolicyMatch) { field(m, g.at, its) }
+					p := g.policy(t, v1alpha1.Deny)
+					switch {
+					case !its || class && name == "claimSelector": // which judges classes through claims alone
+						g.passes(t, p)
+					case r.most != "":
+						g.answers(t, p, r.most)
+					default:
+						g.answers(t, p, v1alpha1.Deny)
+					}
+				})
+			}
+		}
+	}
+	if len(kinds) > 0 {
+		t.Errorf("the table has no rows for %q", kinds)
+	}
+}
+
 func otherThan(r v1alpha1.Rule) v1alpha1.Rule {
 	if r == v1alpha1.RuleClaimMaxSize {
 		return v1alpha1.RuleClaimMinSize
@@ -147,6 +195,7 @@ type game struct {
 	row
 	at     place
 	it     client.Object // the row's object, at the place
+	match  func(*v1alpha1.PolicyMatch)
 	client client.Client
 }
 
@@ -242,6 +291,9 @@ func (g *game) policy(t *testing.T, action v1alpha1.Action, exemptions ...v1alph
 		p.Spec.Match.StorageClassNames = []string{class.Name}
 	} else {
 		p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{inRow: g.at.id}}
+	}
+	if g.match != nil {
+		g.match(&p.Spec.Match)
 	}
 	create(t, p)
 	t.Cleanup(func() {

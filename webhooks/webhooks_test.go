@@ -125,6 +125,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("hooks", testHooks)
 	t.Run("table", testTable)
 	t.Run("free", testFree)
+	t.Run("match", testMatch)
 	t.Run("exemptions", testExemptions)
 	t.Run("ratchet", testRatchet)
 	t.Run("examples", testExamples)
