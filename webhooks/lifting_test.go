@@ -3,9 +3,11 @@ package webhooks
 import (
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -75,5 +77,36 @@ func TestClassIsGone(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFinalizersComeOff: whatever else an update takes from a claim or a snapshot
+// that is being deleted, it is not refused: the object would never go.
+func TestFinalizersComeOff(t *testing.T) {
+	object := func(deleting, finalizers, labels, more string) string {
+		return `{"metadata":{"name":"a","creationTimestamp":"2026-11-01T00:00:00Z",` + deleting + `"finalizers":[` + finalizers + `],"labels":{` + labels + `}},` + more + `}`
+	}
+	const deleting = `"deletionTimestamp":"2026-12-01T11:00:00Z",`
+	for kind, tc := range map[string]struct{ path, more, labels string }{
+		"claim":    {"/validate/claims", `"spec":{"volumeName":"pv","storageClassName":"good"}`, `"keep":"yes"`},
+		"snapshot": {"/validate/volumesnapshots", `"spec":{"source":{"persistentVolumeClaimName":"data-pg-0"}}`, ``},
+	} {
+		for when, refused := range map[string]bool{"": true, deleting: false} {
+			x := newFixture()
+			after := ``
+			if kind == "claim" {
+				x.policy.Spec.Match.ClaimSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
+			} else {
+				after = `"app":"legacy"`
+				x.policy.Spec.Exemptions = []v1alpha1.Exemption{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "legacy"}}, Reason: "migration", Until: metav1.NewTime(now.Add(time.Hour))}}
+			}
+			allowed, status, answer := x.judged(t, tc.path, asked{
+				op: admissionv1.Update, namespace: guarded, name: "a",
+				old: []byte(object(when, `"x/y"`, tc.labels, tc.more)), now: []byte(object(when, ``, after, tc.more)),
+			})
+			if status != 200 || allowed == refused {
+				t.Errorf("a %s, being deleted: %v: allowed %v, status %d: %s", kind, !refused, allowed, status, answer)
+			}
+		}
 	}
 }

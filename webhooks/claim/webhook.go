@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,6 +38,11 @@ func (h *Webhook) Validate(ctx context.Context, req *admit.Request) (admit.Answe
 	}
 	if req.Operation == admissionv1.Delete {
 		return h.delete(ctx, old)
+	}
+	// What is being deleted is protected no more, and whoever takes its finalizer off
+	// may take labels off with it.
+	if old != nil && now.DeletionTimestamp != nil && equality.Semantic.DeepEqual(old.Spec, now.Spec) {
+		return admit.Answer{}, nil
 	}
 	findings, err := h.findings(ctx, now, old, old == nil)
 	if err != nil {

@@ -118,8 +118,12 @@ func (h *Webhook) nameDriver(ctx context.Context, source *corev1.PersistentVolum
 
 // mayOverride refuses who has not the right to override and writes the override
 // annotation, or lets a snapshot off its protection by labels that an exemption
-// picks.
+// picks. One that is being deleted is protected no more, and its finalizers come off
+// with whatever labels.
 func (h *Webhook) mayOverride(ctx context.Context, req *admit.Request, policies []*policy.Policy, snap *snapshotv1.VolumeSnapshot, source *corev1.PersistentVolumeClaim, of policy.Claim) (string, error) {
+	if snap.DeletionTimestamp != nil {
+		return "", nil
+	}
 	old := &snapshotv1.VolumeSnapshot{}
 	if len(req.OldObject.Raw) > 0 {
 		if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
