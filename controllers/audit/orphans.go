@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +44,7 @@ func scanOrphans(policies []*policy.Policy, seen Observed, looked map[types.Name
 		}
 		if seen.Told != nil {
 			told := seen.Told(c.UID)
-			entry.Message = strings.ToValidUTF8(told[:min(len(told), maxMessage)], "") // a letter that is cut would differ from what is stored
+			entry.Message = policy.Short(told, maxMessage) // a letter that is cut would differ from what is stored
 		}
 		if size := c.Status.Capacity.Storage(); !size.IsZero() {
 			known := size.DeepCopy()

@@ -24,6 +24,10 @@ const (
 	maxMessage   = 1024
 )
 
+// maxSentence bounds what the status says of a violation. A policy may want one of
+// 32 values of 2 KiB each; fifty such sentences are more than etcd takes of an object.
+const maxSentence = 16 << 10
+
 // cluster is what conditions are judged by besides a policy's own result.
 type cluster struct {
 	now          time.Time
@@ -36,7 +40,7 @@ type cluster struct {
 func report(old v1alpha1.StoragePolicyStatus, generation int64, ready *policy.Policy, errs field.ErrorList, r *Result, c cluster) v1alpha1.StoragePolicyStatus {
 	status := v1alpha1.StoragePolicyStatus{Conditions: slices.Clone(old.Conditions), ObservedGeneration: generation}
 	set := func(kind string, is bool, reason, message string) {
-		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message[:min(len(message), maxMessage)], ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(c.now)}
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: policy.Short(message, maxMessage), ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(c.now)}
 		if is {
 			condition.Status = metav1.ConditionTrue
 		}

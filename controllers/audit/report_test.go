@@ -1,18 +1,22 @@
 package audit
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/policy"
+	"github.com/holdfast-dev/holdfast/webhooks/storageclass"
 )
 
 var now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
@@ -132,6 +136,39 @@ func TestContradictionIsToldAlike(t *testing.T) {
 	for range 100 {
 		if again := contradiction(b, a); again != first {
 			t.Fatalf("told %q, then %q", first, again)
+		}
+	}
+}
+
+// TestStatusIsWritten: whatever a policy says, its status is one that the API server
+// takes, and that reads as it was written: else it would be written each minute.
+func TestStatusIsWritten(t *testing.T) {
+	var values []string
+	for i := range 32 {
+		values = append(values, fmt.Sprint(i)+strings.Repeat("\u00fc", 1000))
+	}
+	rules := &v1alpha1.StorageClassRules{Parameters: []v1alpha1.ParameterRule{{Key: "tags", Values: values}}}
+	p := compiled(t, "mine", guarded(v1alpha1.Guardrails{StorageClass: rules}))
+	r := &Result{Broken: map[Break]int32{}}
+	for i := range maxViolations {
+		class := &storagev1.StorageClass{Provisioner: "ebs.csi.aws.com"}
+		class.Name = fmt.Sprintf("class-%d", i)
+		for _, f := range p.Findings(storageclass.Breaches(rules, class, 0), nil, policy.Namespace{}, now) {
+			r.add(violation{kind: "StorageClass", name: class.Name, Finding: f})
+		}
+	}
+	bad := field.ErrorList{field.Invalid(field.NewPath("spec"), "x"+strings.Repeat("\u00fc", 1000), "no selector")}
+	for _, status := range []v1alpha1.StoragePolicyStatus{
+		report(v1alpha1.StoragePolicyStatus{}, 1, p, nil, r, cluster{now: now}),
+		report(v1alpha1.StoragePolicyStatus{}, 1, nil, bad, nil, cluster{now: now}),
+	} {
+		raw, err := json.Marshal(status)
+		if err != nil || len(raw) > 1<<20 {
+			t.Errorf("a status of %d bytes, want what etcd takes; %v", len(raw), err)
+		}
+		var stored v1alpha1.StoragePolicyStatus
+		if err := json.Unmarshal(raw, &stored); err != nil || !equality.Semantic.DeepEqual(stored, status) {
+			t.Errorf("the status reads otherwise than it was written; %v", err)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (r *Result) Count() int32 {
 func (r *Result) Violations() []v1alpha1.Violation {
 	var listed []v1alpha1.Violation
 	for _, v := range r.worst {
-		listed = append(listed, v1alpha1.Violation{Kind: v.kind, Namespace: v.namespace, Name: v.name, Rule: v.Rule, Action: v.Action, Message: v.Sentence()})
+		listed = append(listed, v1alpha1.Violation{Kind: v.kind, Namespace: v.namespace, Name: v.name, Rule: v.Rule, Action: v.Action, Message: policy.Short(v.Sentence(), maxSentence)})
 	}
 	return listed
 }
