@@ -49,6 +49,7 @@ func TestRetention(t *testing.T) {
 		"FollowClass":             followClass,
 		"schedule deleted":        scheduleDeleted,
 		"namespace deleted":       namespaceDeleted,
+		"uninstalled":             uninstalled,
 		"a group goes whole":      groupGoesWhole,
 		"a group that failed":     groupThatFailed,
 		"a group not marked yet":  groupNotMarked,

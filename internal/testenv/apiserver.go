@@ -18,6 +18,18 @@ import (
 // cluster parts. Where it is not set they are built, or found in the cache.
 const BinariesVariable = "HOLDFAST_BIN"
 
+// Binaries is the folder of the built cluster parts, kubectl among them.
+func Binaries(ctx context.Context) (string, error) {
+	if bin := os.Getenv(BinariesVariable); bin != "" {
+		return bin, nil
+	}
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	return toolchain.Build(ctx, toolchain.Options{Root: root, Out: os.Stderr})
+}
+
 // APIServer starts a real etcd and kube-apiserver with the project's own kinds
 // and those of the snapshot-controller, and stops them with the test. There is
 // no controller of Kubernetes behind it: what only those do does not happen.
@@ -56,11 +68,9 @@ func StartAPIServer(ctx context.Context, webhooks bool) (*envtest.Environment, e
 	if err != nil {
 		return nil, err
 	}
-	bin := os.Getenv(BinariesVariable)
-	if bin == "" {
-		if bin, err = toolchain.Build(ctx, toolchain.Options{Root: root, Out: os.Stderr}); err != nil {
-			return nil, err
-		}
+	bin, err := Binaries(ctx)
+	if err != nil {
+		return nil, err
 	}
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: bin,
