@@ -128,7 +128,7 @@ func TestLook(t *testing.T) {
 	create(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &waits},
 		claim("classless", "gp33"), claim("unwanted", "gp3"), failing, pod("db-0", "failing"), homeless, pod("web-0", "homeless"),
-		claim("held", "gp3"), pod("db-1", "held"), claim("copied", "gp3"), claim("idle", "gp3"),
+		claim("held", "gp3"), pod("db-1", "held"), claim("copied", "gp3"), claim("idle", "gp3"), claim("lost", "gp3"),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 	)
 	// As external-provisioner tells of it, and somebody of a claim that is not asked about.
@@ -167,6 +167,14 @@ func TestLook(t *testing.T) {
 	idle.Status.Phase, idle.Status.Capacity = corev1.ClaimBound, one
 	idle.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(clk.Now().Add(-idleFor))}}
 	if err := c.Status().Update(t.Context(), idle); err != nil {
+		t.Fatal(err)
+	}
+	lost := claim("lost", "gp3")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(lost), lost); err != nil {
+		t.Fatal(err)
+	}
+	lost.Status.Phase = corev1.ClaimLost // as the controller of volumes does
+	if err := c.Status().Update(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
 	volume("released", corev1.VolumeReleased)
@@ -214,6 +222,7 @@ func TestLook(t *testing.T) {
 		{"claims whose Pod has no node", testutil.ToFloat64(d.instruments.pending.WithLabelValues("default", string(NotScheduled))), 1},
 		{"claims held by Pods", testutil.ToFloat64(d.instruments.terminating.WithLabelValues("default", string(HeldByPod))), 1},
 		{"claims held by snapshots", testutil.ToFloat64(d.instruments.terminating.WithLabelValues("default", string(HeldBySnapshot))), 1},
+		{"claims that are lost", testutil.ToFloat64(d.instruments.lost.WithLabelValues("default")), 1},
 		{"attachments of nodes that are gone", testutil.ToFloat64(d.instruments.attachments.WithLabelValues("ebs.csi.aws.com")), 1},
 		{"released volumes", testutil.ToFloat64(d.instruments.released.WithLabelValues("ebs.csi.aws.com")), 2},
 		{"their bytes", testutil.ToFloat64(d.instruments.releasedBytes.WithLabelValues("ebs.csi.aws.com")), 2 << 30},
@@ -225,7 +234,7 @@ func TestLook(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`no StorageClass "gp33"`, "no Pod does", "last it was said: ProvisioningFailed: VolumeLimitExceeded", "no node was found for Pod web-0; last it was said: FailedScheduling: 0/3 nodes", "Pod db-1 names it", "VolumeSnapshot uncut of it", "no Pod has used it for over a week",
+		`no StorageClass "gp33"`, "no Pod does", "last it was said: ProvisioningFailed: VolumeLimitExceeded", "no node was found for Pod web-0; last it was said: FailedScheduling: 0/3 nodes", "Pod db-1 names it", "VolumeSnapshot uncut of it", "no Pod has used it for over a week", "no Pod can start with this one",
 	} {
 		if n := strings.Count(strings.Join(first, "\n"), want); n != 1 {
 			t.Errorf("%q is told %d times in\n%s", want, n, strings.Join(first, "\n"))
@@ -246,7 +255,7 @@ func TestLook(t *testing.T) {
 	scraped := 0
 	scrape = func() {
 		scraped++
-		for what, g := range map[string]*tally.Gauge{"pending": d.instruments.pending, "terminating": d.instruments.terminating, "released": d.instruments.released, "idle": d.instruments.idle, "attachments": d.instruments.attachments} {
+		for what, g := range map[string]*tally.Gauge{"pending": d.instruments.pending, "terminating": d.instruments.terminating, "lost": d.instruments.lost, "released": d.instruments.released, "idle": d.instruments.idle, "attachments": d.instruments.attachments} {
 			if testutil.CollectAndCount(g) == 0 {
 				t.Errorf("a scrape in the middle of a look sees nothing of %s", what)
 			}

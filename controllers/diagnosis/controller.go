@@ -114,7 +114,7 @@ func (d *Doctor) Look(ctx context.Context) error {
 	return errors.Join(d.claims(ctx, now), d.volumes(ctx, now), d.attachments(ctx, now))
 }
 
-// claims counts claims that are stuck or idle. Where what surrounds one cannot be
+// claims counts claims that are stuck, lost or idle. Where what surrounds one cannot be
 // looked up, those that are stuck stay counted as before: unknown is not well.
 func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 	var list corev1.PersistentVolumeClaimList
@@ -122,7 +122,7 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("list claims: %w", err)
 	}
 	idle, idleBytes := d.instruments.idle.Count(), d.instruments.idleBytes.Count()
-	pending, terminating := d.instruments.pending.Count(), d.instruments.terminating.Count()
+	pending, terminating, lost := d.instruments.pending.Count(), d.instruments.terminating.Count(), d.instruments.lost.Count()
 	asked := 0
 	users := map[string]map[string][]*corev1.Pod{}
 	var unknown, failed []error
@@ -132,6 +132,13 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 			idle.Add(1, c.Namespace)
 			idleBytes.Add(float64(c.Status.Capacity.Storage().Value()), c.Namespace)
 			d.remind(now, c, "ClaimIdle", &Stuck{Idling, "no Pod has used it for over a week, and its volume is billed: delete it if nobody needs it"})
+			continue
+		}
+		if gone := Lost(c); gone != nil {
+			lost.Add(1, c.Namespace)
+			if d.fresh(now, c.UID, gone.Reason) {
+				d.tell(c, "ClaimLost", gone)
+			}
 			continue
 		}
 		if Pending(now, c, Around{}) == nil && Terminating(now, c, Around{}) == nil {
@@ -155,6 +162,7 @@ func (d *Doctor) claims(ctx context.Context, now time.Time) error {
 	}
 	idle.Show()
 	idleBytes.Show()
+	lost.Show()
 	if len(unknown) == 0 {
 		pending.Show()
 		terminating.Show()

@@ -7,6 +7,7 @@
 //	                                                                   NoVolume
 //	claim Terminating                            for over 15 minutes   HeldByPod, HeldBySnapshot,
 //	                                                                   HeldByFinalizer
+//	claim Lost                                   at once               VolumeGone
 //	VolumeAttachment of a node that is not there at once               NodeGone
 //	PersistentVolume Released or Failed          at once               Retained, NotDeleted
 //	claim unused, by its condition Unused        for over a week       Idle
@@ -27,6 +28,7 @@
 //	NotScheduled     its class waits for the first consumer, and the scheduler has
 //	                 found no node for that: the last warning about claim or Pod says why
 //	NotProvisioned   the provisioner has not made a volume; the last warning says why
+//	VolumeGone       it was bound, and its volume is not there or another's
 //	HeldByPod        a Pod names it
 //	HeldBySnapshot   a snapshot of it is being taken
 //	HeldByFinalizer  something else, by the finalizers

@@ -9,7 +9,7 @@ import (
 // instruments are the metrics of what is stuck or forgotten. Only the leader has
 // them.
 type instruments struct {
-	pending, terminating, attachments, released, releasedBytes, idle, idleBytes *tally.Gauge
+	pending, terminating, lost, attachments, released, releasedBytes, idle, idleBytes *tally.Gauge
 }
 
 func newInstruments() *instruments {
@@ -22,6 +22,10 @@ func newInstruments() *instruments {
 			Name: "holdfast_claims_terminating",
 			Help: "Claims that have been Terminating for over 15 minutes, by what holds them.",
 		}, []string{"namespace", "reason"})),
+		lost: tally.Of(prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "holdfast_claims_lost",
+			Help: "Claims in phase Lost: they were bound, and their PersistentVolume is not there or another's.",
+		}, []string{"namespace"})),
 		attachments: tally.Of(prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "holdfast_volumeattachments_stuck",
 			Help: "VolumeAttachments of nodes that are not there.",
@@ -46,5 +50,5 @@ func newInstruments() *instruments {
 }
 
 func (m *instruments) gauges() []*tally.Gauge {
-	return []*tally.Gauge{m.pending, m.terminating, m.attachments, m.released, m.releasedBytes, m.idle, m.idleBytes}
+	return []*tally.Gauge{m.pending, m.terminating, m.lost, m.attachments, m.released, m.releasedBytes, m.idle, m.idleBytes}
 }

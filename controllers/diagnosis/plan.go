@@ -33,6 +33,7 @@ const (
 	HeldByFinalizer Reason = "HeldByFinalizer"
 
 	// No labels: these are told by events.
+	VolumeGone Reason = "VolumeGone"
 	Retained   Reason = "Retained"
 	NotDeleted Reason = "NotDeleted"
 	Idling     Reason = "Idle"
@@ -101,6 +102,18 @@ func Pending(now time.Time, c *corev1.PersistentVolumeClaim, a Around) *Stuck {
 		return stuck(NotProvisioned, "provisioner %s has not made a volume, for which Pod %s waits", a.Class.Provisioner, a.Pods[0])
 	}
 	return stuck(NotProvisioned, "provisioner %s has not made a volume", a.Class.Provisioner)
+}
+
+// Lost says what a claim has lost, by its phase; nil: nothing. Kubernetes gives that
+// phase to a claim that was bound, for which its PersistentVolume is not there any
+// more, or is another's: the Pods that run go on, and no Pod can start. It binds
+// again with a volume of the name that names no other claim.
+// https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/controller/volume/persistentvolume/pv_controller.go (syncBoundClaim)
+func Lost(c *corev1.PersistentVolumeClaim) *Stuck {
+	if c.Status.Phase != corev1.ClaimLost || c.DeletionTimestamp != nil {
+		return nil
+	}
+	return &Stuck{VolumeGone, fmt.Sprintf("PersistentVolume %s is not there, or belongs to another claim, and no Pod can start with this one. If the driver's volume is still there, make a PersistentVolume of that name with its handle and no claimRef, and the claim binds again within a minute; else make the claim again from a snapshot", cmp.Or(c.Spec.VolumeName, "(none)"))}
 }
 
 // Finalizers of Kubernetes and of the snapshot-controller on claims.

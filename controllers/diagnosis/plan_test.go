@@ -123,6 +123,30 @@ func TestReleased(t *testing.T) {
 	}
 }
 
+// TestLost: by what Kubernetes says, and at once.
+func TestLost(t *testing.T) {
+	claim := func(phase corev1.PersistentVolumeClaimPhase, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		return claim(0, func(c *corev1.PersistentVolumeClaim) {
+			c.Status.Phase, c.Spec.VolumeName = phase, "pv-1"
+			change(c)
+		})
+	}
+	for name, tc := range map[string]struct {
+		why   string
+		claim *corev1.PersistentVolumeClaim
+		want  Reason
+		says  string
+	}{
+		"bound":   {"it has its volume", claim(corev1.ClaimBound, func(*corev1.PersistentVolumeClaim) {}), "", ""},
+		"pending": {"it never had one", claim(corev1.ClaimPending, func(*corev1.PersistentVolumeClaim) {}), "", ""},
+		"lost":    {"the volume is named", claim(corev1.ClaimLost, func(*corev1.PersistentVolumeClaim) {}), VolumeGone, "PersistentVolume pv-1 is not there"},
+		"unnamed": {"somebody took the name off", claim(corev1.ClaimLost, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }), VolumeGone, "PersistentVolume (none) is"},
+		"going":   {"nobody wants it", claim(corev1.ClaimLost, func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: now} }), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) { compare(t, tc.why, Lost(tc.claim), tc.want, tc.says) })
+	}
+}
+
 // TestIdle: by what Kubernetes says, after a week.
 func TestIdle(t *testing.T) {
 	unused := func(status corev1.ConditionStatus, since time.Duration, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {

@@ -58,6 +58,46 @@ func TestForgottenIsCounted(t *testing.T) {
 	}
 }
 
+// TestLostClaimIsTold: a claim whose PersistentVolume is taken away by force is
+// counted and told of, and binds again as the event says.
+func TestLostClaimIsTold(t *testing.T) {
+	t.Parallel()
+	s := stage.New(t)
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
+	claim := s.Claim("data", "", "1Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = volume.Name })
+	volume.Spec = corev1.PersistentVolumeSpec{
+		Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "lost.example.com", VolumeHandle: "lost"}},
+	}
+	again := volume.DeepCopy()
+	s.Create(volume)
+	s.PV(claim.Name)
+	s.Must(s.Client.Delete(t.Context(), volume))
+	s.Run("patch", "pv", volume.Name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	told, line := managers(s), fmt.Sprintf("holdfast_claims_lost{namespace=%q} 1\n", s.Namespace)
+	tells := func(want bool) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			all, err := told(ctx)
+			if is := strings.Contains(all, line); err == nil && is != want {
+				return fmt.Sprintf("one does: %t", is), nil
+			}
+			return "", err
+		}
+	}
+	s.Eventually("a manager counts the lost claim", tells(true))
+	s.Eventually("an event says what to do", func(ctx context.Context) (string, error) {
+		out, err := s.Kubectl(ctx, "-n", s.Namespace, "events", "--for", "persistentvolumeclaim/data")
+		if err == nil && !strings.Contains(string(out), "make a PersistentVolume of that name with its handle and no claimRef") {
+			return string(out), nil
+		}
+		return "", err
+	})
+	s.Step("the lost claim is counted and told of")
+	s.Create(again)
+	s.PV(claim.Name)
+	s.Eventually("no manager counts it any more", tells(false))
+}
+
 // managers makes what all managers serve for Prometheus readable, in one text.
 func managers(s *stage.Stage) (read func(context.Context) (string, error)) {
 	s.T.Helper()
