@@ -9,6 +9,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,8 +38,57 @@ func (h *Webhook) ValidateGroup(ctx context.Context, req *admit.Request) (admit.
 	if err != nil {
 		return admit.Answer{}, err
 	}
-	forbidden, err := h.mayOverrideGroup(ctx, req, policies, old, now)
-	return admit.Answer{Forbidden: forbidden}, err
+	var answer admit.Answer
+	if req.Operation == admissionv1.Create {
+		if answer.Findings, err = h.classOfGroup(ctx, policies, req); err != nil {
+			return admit.Answer{}, err
+		}
+	}
+	answer.Forbidden, err = h.mayOverrideGroup(ctx, req, policies, old, now)
+	return answer, err
+}
+
+// classOfGroup judges the class of a new group, once by each policy that is about
+// one of its claims. Its members would be judged too late: the driver cuts them all
+// before the snapshot-controller makes the first, and is refused again and again.
+// The claims are read live, since their labels may be of this moment.
+func (h *Webhook) classOfGroup(ctx context.Context, policies []*policy.Policy, req *admit.Request) ([]policy.Finding, error) {
+	group := &groupv1.VolumeGroupSnapshot{}
+	if err := json.Unmarshal(req.Object.Raw, group); err != nil {
+		return nil, fmt.Errorf("read the VolumeGroupSnapshot: %w", err)
+	}
+	class, err := h.World.GroupClass(ctx, group)
+	if err != nil || class == nil || group.Spec.Source.Selector == nil {
+		return nil, err
+	}
+	breaks := slices.DeleteFunc(slices.Clone(policies), func(p *policy.Policy) bool {
+		return p.Guardrails == nil || len(GroupClass(p.Guardrails.SnapshotClass, group.Name, class)) == 0
+	})
+	picks, err := metav1.LabelSelectorAsSelector(group.Spec.Source.Selector)
+	if err != nil || len(breaks) == 0 { // one that is no selector is the snapshot-controller's to report
+		return nil, nil
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := h.World.Live.List(ctx, &claims, client.InNamespace(req.Namespace), client.MatchingLabelsSelector{Selector: picks}); err != nil {
+		return nil, fmt.Errorf("list the claims of VolumeGroupSnapshot %s/%s: %w", req.Namespace, group.Name, err)
+	}
+	var found []policy.Finding
+	for i := range claims.Items {
+		of, err := h.look(ctx, &claims.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		breaks = slices.DeleteFunc(breaks, func(p *policy.Policy) bool {
+			if !p.MatchesClaim(of) {
+				return false
+			}
+			breaches := GroupClass(p.Guardrails.SnapshotClass, group.Name, class)
+			breaches[0].Field = "spec.volumeGroupSnapshotClassName"
+			found = append(found, p.Findings(breaches, group.Labels, of.Namespace, h.World.Now())...)
+			return true
+		})
+	}
+	return found, nil
 }
 
 // decodeGroup reads what is asked about a group; nil where there is none.

@@ -250,3 +250,53 @@ func TestClassOfMember(t *testing.T) {
 		})
 	}
 }
+
+// TestClassOfGroup: a group is told of its class when it is made. Its members would
+// be refused for it one by one, when the driver has cut them already.
+func TestClassOfGroup(t *testing.T) {
+	retain := v1alpha1.StoragePolicySpec{
+		Match:      v1alpha1.PolicyMatch{ClaimSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}},
+		Guardrails: &v1alpha1.Guardrails{SnapshotClass: &v1alpha1.SnapshotClassRules{DeletionPolicy: "Retain"}},
+	}
+	labelled := func(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
+		return data(func(c *corev1.PersistentVolumeClaim) {
+			c.Name, c.Labels, c.Spec.StorageClassName = name, labels, ptr("")
+		})
+	}
+	group := func(class string, picks map[string]string) *groupv1.VolumeGroupSnapshot {
+		return groupOf("g", func(g *groupv1.VolumeGroupSnapshot) {
+			g.Spec.Source.Selector = &metav1.LabelSelector{MatchLabels: picks}
+			if class != "" {
+				g.Spec.VolumeGroupSnapshotClassName = &class
+			}
+		})
+	}
+	of := func(name string, policy groupedv1.DeletionPolicy) client.Object {
+		return &groupv1.VolumeGroupSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Driver: "a.example", DeletionPolicy: policy}
+	}
+	pg := map[string]string{"app": "pg"}
+	for name, tc := range map[string]struct {
+		group *groupv1.VolumeGroupSnapshot
+		found int
+	}{
+		"a class that retains":       {group("keeps", pg), 0},
+		"a class that deletes":       {group("deletes", pg), 1},
+		"of claims of no policy":     {group("deletes", map[string]string{"app": "web"}), 0},
+		"a class that is not there":  {group("gone", pg), 0},
+		"no class yet":               {group("", pg), 0},
+		"no selector: made by hand":  {groupOf("g", func(g *groupv1.VolumeGroupSnapshot) { g.Spec.VolumeGroupSnapshotClassName = ptr("deletes") }), 0},
+		"one that the policy is for": {group("deletes", map[string]string{"tier": "db"}), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := webhook(t, database(), policyOf(retain), of("keeps", groupedv1.VolumeSnapshotContentRetain), of("deletes", groupedv1.VolumeSnapshotContentDelete),
+				labelled("data", map[string]string{"app": "pg", "tier": "db"}), labelled("wal", map[string]string{"app": "pg", "tier": "db"}), labelled("web", map[string]string{"app": "web"}))
+			answer, err := h.ValidateGroup(t.Context(), aboutGroup(t, admissionv1.Create, nil, tc.group))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(answer.Findings) != tc.found || tc.found > 0 && answer.Findings[0].Field != "spec.volumeGroupSnapshotClassName" {
+				t.Errorf("found %+v, want %d", answer.Findings, tc.found)
+			}
+		})
+	}
+}

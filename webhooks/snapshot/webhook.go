@@ -1,7 +1,7 @@
 // Package snapshot judges VolumeSnapshots and VolumeGroupSnapshots.
 //
 //	CREATE   snapshotClass.deletionPolicy   of the class that it names, or of the default class;
-//	                                        of a member of a group: of the group's class
+//	                                        of a group and its members: of the group's class
 //	UPDATE   snapshotClass.deletionPolicy   where it is given another class, which it can be
 //	                                        until the snapshot-controller has begun
 //	DELETE   deletion                       the newest ready snapshot of a protected claim stays:
@@ -91,11 +91,17 @@ func (h *Webhook) source(ctx context.Context, snap *snapshotv1.VolumeSnapshot) (
 	if err != nil || source == nil {
 		return nil, policy.Claim{}, err
 	}
+	of, err := h.look(ctx, source)
+	return source, of, err
+}
+
+// look is what policies ask of a claim, with its driver.
+func (h *Webhook) look(ctx context.Context, source *corev1.PersistentVolumeClaim) (policy.Claim, error) {
 	_, of, err := claim.Look(ctx, h.World, source)
 	if err == nil {
 		err = h.nameDriver(ctx, source, &of)
 	}
-	return source, of, err
+	return of, err
 }
 
 // nameDriver fills in the driver of a claim that has no class, which its volume
