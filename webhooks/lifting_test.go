@@ -110,3 +110,21 @@ func TestFinalizersComeOff(t *testing.T) {
 		}
 	}
 }
+
+// TestScaleDownOfWhatGoesAnyway: a claim that is being deleted waits for its Pod to
+// go. No snapshot can be taken of it any more, so none is asked for.
+func TestScaleDownOfWhatGoesAnyway(t *testing.T) {
+	scale := func(replicas string) []byte { return []byte(`{"spec":{"replicas":` + replicas + `}}`) }
+	for _, deleting := range []bool{false, true} {
+		x := newFixture()
+		if deleting {
+			x.claims[1].DeletionTimestamp = ptr(metav1.NewTime(now))
+		}
+		allowed, status, answer := x.judged(t, "/validate/statefulsets", asked{
+			op: admissionv1.Update, namespace: guarded, name: "pg", sub: "scale", old: scale("2"), now: scale("1"),
+		})
+		if status != 200 || allowed != deleting {
+			t.Errorf("the claim is being deleted: %v: allowed %v, status %d: %s", deleting, allowed, status, answer)
+		}
+	}
+}

@@ -176,8 +176,8 @@ func (h *Webhook) losing(ctx context.Context, policies []*policy.Policy, old, no
 	losing := Losing(old, now)
 	for i := range claims {
 		c := &claims[i]
-		if !isClaimOf(now, c.Name, losing) {
-			continue
+		if c.DeletionTimestamp != nil || !isClaimOf(now, c.Name, losing) {
+			continue // one that is being deleted may go: that was judged
 		}
 		if on, err := admit.GoesOn(ctx, policy.Denied(found), admit.Told); err != nil || !on {
 			return found, err
