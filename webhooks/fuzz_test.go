@@ -86,6 +86,8 @@ func newFixture() *fixture {
 	set := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: guarded, Name: "pg"}}
 	set.Spec.Replicas = ptr[int32](2)
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pg"}}
+	set.Annotations = map[string]string{v1alpha1.AnnotationSize: "data=2Ti"} // twice what guardrails let a claim have
 	daily := v1alpha1.SnapshotSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: guarded, Name: "daily"}}
 	daily.Spec.Schedule, daily.Spec.Target.ClaimSelector = "@daily", &metav1.LabelSelector{MatchLabels: map[string]string{copied: "yes"}}
 	return &fixture{
@@ -104,7 +106,7 @@ func newFixture() *fixture {
 			Expansion: &v1alpha1.PolicyExpansion{MaxSize: sizeDeclared},
 			Guardrails: &v1alpha1.Guardrails{
 				StorageClass: &v1alpha1.StorageClassRules{
-					Allowed: []string{"good", "bad"}, InTreeProvisioners: v1alpha1.Forbidden, Parameters: []v1alpha1.ParameterRule{{Key: "encrypted", Values: []string{"true"}}},
+					Allowed: []string{"good", "bad", "flat"}, InTreeProvisioners: v1alpha1.Forbidden, Parameters: []v1alpha1.ParameterRule{{Key: "encrypted", Values: []string{"true"}}},
 					VolumeBindingMode: storagev1.VolumeBindingWaitForFirstConsumer, AllowVolumeExpansion: v1alpha1.Required, ReclaimPolicy: corev1.PersistentVolumeReclaimRetain, MaxIOPS: 16000,
 				},
 				AttributesClass: &v1alpha1.AttributesClassRules{Allowed: []string{"silver"}},
@@ -122,6 +124,7 @@ func newFixture() *fixture {
 		classes: []storagev1.StorageClass{
 			{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"encrypted": "true", "iopsPerGB": "500"}, ReclaimPolicy: ptr(corev1.PersistentVolumeReclaimRetain), VolumeBindingMode: ptr(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: ptr(true)},
 			{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Provisioner: "ebs.csi.aws.com"},
+			{ObjectMeta: metav1.ObjectMeta{Name: "flat"}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"encrypted": "true"}, ReclaimPolicy: ptr(corev1.PersistentVolumeReclaimRetain), VolumeBindingMode: ptr(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: ptr(true)},
 		},
 		claims: []corev1.PersistentVolumeClaim{data, second}, sets: []appsv1.StatefulSet{set},
 		ofCopies: []snapshotv1.VolumeSnapshotClass{{ObjectMeta: metav1.ObjectMeta{Name: "deletes"}, Driver: "ebs.csi.aws.com", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete}},
@@ -352,6 +355,45 @@ func question(op uint8, namespace, name, sub string, now, old []byte) asked {
 	return asked{op: operationsFuzzed[int(op)%len(operationsFuzzed)], namespace: namespace, name: name, sub: sub, now: now, old: old}
 }
 
+// filledIn holds that a claim is given a class where it names none, and a size where
+// that is more than it asks for and no more than a policy lets it have; that nothing
+// else of it is changed, nothing of what is there already, and nothing elsewhere.
+func filledIn(t *testing.T, x *fixture, q asked) {
+	t.Helper()
+	allowed, status, answer := x.judged(t, "/default/claims", q)
+	if status != http.StatusOK {
+		return
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &review); err != nil {
+		t.Fatal(err)
+	}
+	if !allowed {
+		t.Fatalf("what only fills in refuses %s: %s", q.now, answer)
+	}
+	if review.Response.Patch == nil {
+		return
+	}
+	var patch []struct{ Op, Path, Value string }
+	if err := json.Unmarshal(review.Response.Patch, &patch); err != nil {
+		t.Fatalf("the patch is %s: %v", review.Response.Patch, err)
+	}
+	given, ok := read[corev1.PersistentVolumeClaim](q.now)
+	if !ok || given == nil || q.op != admissionv1.Create || q.namespace != guarded {
+		t.Fatalf("%s in %s of %s is changed: %s", q.op, q.namespace, q.now, review.Response.Patch)
+	}
+	for _, p := range patch {
+		asks := given.Spec.Resources.Requests[corev1.ResourceStorage]
+		size, err := resource.ParseQuantity(p.Value)
+		switch {
+		case p.Op == "add" && p.Path == "/spec/storageClassName" && p.Value == "good" && world.ClassNameOf(given.Annotations, &given.Spec) == nil:
+		case p.Op == "replace" && p.Path == "/spec/resources/requests/storage" && err == nil && size.Cmp(asks) > 0 && size.Cmp(*x.policy.Spec.Guardrails.Claim.MaxSize) <= 0:
+		default:
+			t.Fatalf("%s is changed by %+v", q.now, p)
+		}
+	}
+}
+
 func FuzzClaims(f *testing.F) {
 	seeds(f, `{"metadata":{"name":"a"},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"20Gi"}}}}`,
 		`{"metadata":{"name":"a"},"spec":{"accessModes":["ReadWriteMany"],"storageClassName":"bad","volumeMode":"Block","resources":{"requests":{"storage":"2Ti"}}}}`,
@@ -360,6 +402,7 @@ func FuzzClaims(f *testing.F) {
 		`{"metadata":{"name":"db-0-a","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"db-0","controller":true}]},"spec":{"volumeName":"pv"}}`,
 		`{"metadata":{"name":"db-0-a"},"spec":{"volumeName":"pv"}}`,
 		`{"metadata":{"name":"data-pg-2","labels":{"to-copy":"yes","copied":"yes"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
+		`{"metadata":{"name":"data-pg-2","labels":{"app":"pg"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"flat","resources":{"requests":{"storage":"1Gi"}}}}`,
 		`{"metadata":{"name":"a","labels":{"to-copy":"yes"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
 		`{"metadata":{"name":"a","labels":{"to-copy":"yes","copied":"yes"},"annotations":{"holdfast.dev/no-snapshots":"x"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
 		`{"metadata":{"name":"a","annotations":{"holdfast.dev/override-deletion":"x"}},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"good","resources":{"requests":{"storage":"1Gi"}}}}`,
@@ -372,7 +415,7 @@ func FuzzClaims(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, op uint8, namespace, name, sub string, now, old []byte) {
 		q := question(op, namespace, name, sub, now, old)
-		x.judged(t, "/default/claims", q)
+		filledIn(t, x, q)
 		allowed, _, answer := x.judged(t, "/validate/claims", q)
 		after, ok := read[corev1.PersistentVolumeClaim](now)
 		before, was := read[corev1.PersistentVolumeClaim](old)
