@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
@@ -117,6 +118,77 @@ func TestAudit(t *testing.T) {
 	}
 	if got.ResourceVersion != version {
 		t.Error("a scan that found the same wrote the status again")
+	}
+}
+
+// TestAuditOfMany: 300 policies that no claim can all keep, more classes than a
+// status lists, and a rule whose text is as long as it can be: each status is one
+// that a real API server takes.
+func TestAuditOfMany(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, snapshotv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(testenv.APIServer(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many, claims = 300, 60
+	long := v1alpha1.ParameterRule{Key: "kmsKeyId"}
+	for i := range 32 {
+		long.Values = append(long.Values, fmt.Sprintf("%02d", i)+strings.Repeat("k", 2046))
+	}
+	var all []client.Object
+	for i := range many {
+		class := fmt.Sprintf("class-%03d", i)
+		p := &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("policy-%03d", i)}, Spec: guarded(v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MinSize: size("5Gi")}})}
+		p.Spec.Defaults = &v1alpha1.PolicyDefaults{StorageClassName: class}
+		if i%2 == 1 {
+			p.Spec.Guardrails.Claim = &v1alpha1.ClaimRules{MaxSize: size("4Gi")}
+		}
+		if i == 0 {
+			p.Spec.Guardrails = &v1alpha1.Guardrails{StorageClass: &v1alpha1.StorageClassRules{Parameters: []v1alpha1.ParameterRule{long}}}
+		}
+		all = append(all, p, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "ebs.csi.aws.com"})
+	}
+	for i := range claims {
+		class := "class-000"
+		all = append(all, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("data-%03d", i)},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4608Mi")}},
+			},
+		})
+	}
+	for _, o := range all {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clk := clocktesting.NewFakeClock(now)
+	if err := New(c, &world.World{Cache: c, Live: c, Index: snapshots.NewIndex(noSnapshots{}), Clock: clk}, clk, prometheus.NewRegistry()).Audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var list v1alpha1.StoragePolicyList
+	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != many {
+		t.Fatalf("%d policies, %v", len(list.Items), err)
+	}
+	for i := range list.Items {
+		p, s := &list.Items[i], &list.Items[i].Status
+		broken, compliant := int32(claims), maxCompliant
+		if i == 0 { // whose rule is on classes
+			broken, compliant = claims+many, 0
+		}
+		if s.MatchedClaims != claims || s.ViolationCount != broken || len(s.Violations) != maxViolations || len(s.CompliantStorageClasses) != compliant {
+			t.Errorf("%s: %d claims, %d violations of which %d are listed, %d classes; want %d, %d, %d, %d", p.Name,
+				s.MatchedClaims, s.ViolationCount, len(s.Violations), len(s.CompliantStorageClasses), claims, broken, maxViolations, compliant)
+		}
+		if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionConflicting) {
+			t.Errorf("%s: conditions %+v, want Ready and Conflicting", p.Name, s.Conditions)
+		}
 	}
 }
 
