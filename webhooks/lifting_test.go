@@ -128,3 +128,17 @@ func TestScaleDownOfWhatGoesAnyway(t *testing.T) {
 		}
 	}
 }
+
+// TestSetOfTheDefaultClass: the claims of a set whose template names no class are
+// given the policy's default class, and the set is told of what they would be
+// denied for.
+func TestSetOfTheDefaultClass(t *testing.T) {
+	const set = `{"metadata":{"name":"new"},"spec":{"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}]}}`
+	x := newFixture()
+	x.policy.Spec.Defaults.StorageClassName = "bad"
+	allowed, status, answer := x.judged(t, "/validate/statefulsets", asked{op: admissionv1.Create, namespace: guarded, name: "new", now: []byte(set)})
+	text := strings.ReplaceAll(string(answer), `\"`, `"`)
+	if status != 200 || !allowed || !strings.Contains(text, `volumeClaimTemplates[0].spec.storageClassName is "bad", whose reclaimPolicy`) {
+		t.Errorf("it is not warned of the class that its claims are given: allowed %v, status %d: %s", allowed, status, answer)
+	}
+}

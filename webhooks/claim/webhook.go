@@ -281,7 +281,11 @@ func (h *Webhook) Default(ctx context.Context, req *admit.Request) (admit.Answer
 		return admit.Answer{}, err
 	}
 	var patch []map[string]any
-	class, err := h.defaultClass(ctx, claim)
+	policies, err := h.World.Policies(ctx)
+	if err != nil {
+		return admit.Answer{}, err
+	}
+	class, err := DefaultClass(ctx, h.World, policies, claim)
 	if err != nil {
 		return admit.Answer{}, err
 	}
@@ -305,29 +309,27 @@ func (h *Webhook) Default(ctx context.Context, req *admit.Request) (admit.Answer
 	return admit.Answer{Patch: raw}, err
 }
 
-// defaultClass is the class that a claim which names none is given: that of the
+// DefaultClass is the class that a claim which names none is given: that of the
 // policy with the highest priority that has one, unless the cluster has a default
 // class: the API server gives that one itself, before or after us.
-func (h *Webhook) defaultClass(ctx context.Context, claim *corev1.PersistentVolumeClaim) (string, error) {
-	if world.ClassNameOf(claim.Annotations, &claim.Spec) != nil {
+func DefaultClass(ctx context.Context, w *world.World, policies []*policy.Policy, claim *corev1.PersistentVolumeClaim) (string, error) {
+	if world.ClassNameOf(claim.Annotations, &claim.Spec) != nil || !slices.ContainsFunc(policies, givesClass) {
 		return "", nil
 	}
-	policies, err := h.World.Policies(ctx)
-	if err != nil {
-		return "", err
-	}
-	marked, err := h.World.DefaultClass(ctx)
+	marked, err := w.DefaultClass(ctx)
 	if err != nil || marked != nil {
 		return "", err
 	}
-	namespace, err := h.World.Namespace(ctx, claim.Namespace)
+	namespace, err := w.Namespace(ctx, claim.Namespace)
 	if err != nil {
 		return "", err
 	}
 	for _, p := range policies {
-		if p.Defaults != nil && p.Defaults.StorageClassName != "" && p.MatchesClaim(policy.Claim{Namespace: namespace, Labels: claim.Labels}) {
+		if givesClass(p) && p.MatchesClaim(policy.Claim{Namespace: namespace, Labels: claim.Labels}) {
 			return p.Defaults.StorageClassName, nil
 		}
 	}
 	return "", nil
 }
+
+func givesClass(p *policy.Policy) bool { return p.Defaults != nil && p.Defaults.StorageClassName != "" }

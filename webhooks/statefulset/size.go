@@ -86,7 +86,15 @@ func Growing(ctx context.Context, w *world.World, set *appsv1.StatefulSet, templ
 	if at < 0 {
 		return nil, "", nil
 	}
-	return GrowingOf(ctx, w, templateOf(set, at))
+	policies, err := w.Policies(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := claimOf(ctx, w, policies, set, at)
+	if err != nil {
+		return nil, "", err
+	}
+	return GrowingOf(ctx, w, c)
 }
 
 // GrowingOf is the same of a claim.

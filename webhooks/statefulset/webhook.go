@@ -90,7 +90,10 @@ func Findings(ctx context.Context, w *world.World, policies []*policy.Policy, se
 	var found []policy.Finding
 	own := map[string]bool{} // policies that have judged the set itself
 	for i := range set.Spec.VolumeClaimTemplates {
-		template := templateOf(set, i)
+		template, err := claimOf(ctx, w, policies, set, i)
+		if err != nil {
+			return nil, err
+		}
 		subject, of, err := claim.Look(ctx, w, template)
 		if err != nil {
 			return nil, err
@@ -118,6 +121,17 @@ func Findings(ctx context.Context, w *world.World, policies []*policy.Policy, se
 		}
 	}
 	return found, nil
+}
+
+// claimOf is a claim template as its claims will be, with the class that they are
+// given where it names none.
+func claimOf(ctx context.Context, w *world.World, policies []*policy.Policy, set *appsv1.StatefulSet, i int) (*corev1.PersistentVolumeClaim, error) {
+	template := templateOf(set, i)
+	class, err := claim.DefaultClass(ctx, w, policies, template)
+	if class != "" {
+		template.Spec.StorageClassName = &class
+	}
+	return template, err
 }
 
 // fieldOf is what is broken of a claim, told of the template that it is made of.
