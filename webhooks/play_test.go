@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -314,6 +315,9 @@ func leavingExemption(r row) []v1alpha1.Exemption {
 	return []v1alpha1.Exemption{{Selector: &metav1.LabelSelector{MatchLabels: letOff}, Reason: "migration", Until: metav1.NewTime(time.Now().Add(time.Hour))}}
 }
 
+// whole is a message that tells what was found and wanted, and what to do.
+var whole = regexp.MustCompile(`.+ is .+, wanted is .+: \S.{9,}`)
+
 // answers sends the row's request, as a dry run first, and holds that both are
 // answered as the action says, and that only the real one is recorded.
 func (g *game) answers(t *testing.T, p *v1alpha1.StoragePolicy, action v1alpha1.Action) {
@@ -343,6 +347,9 @@ func (g *game) answers(t *testing.T, p *v1alpha1.StoragePolicy, action v1alpha1.
 			if warned != "" {
 				t.Errorf("Audit is silent, warned %q", warned)
 			}
+		}
+		if action != v1alpha1.Audit && !whole.MatchString(told) {
+			t.Errorf("the answer does not tell what was found, what is wanted and what to do: %s", told)
 		}
 		for _, part := range g.hides {
 			if strings.Contains(told, part) {
