@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ func testExamples(t *testing.T) {
 	t.Run("17-development-tier", developmentTier)
 	t.Run("18-pre-deployment-checklist", checklist)
 	t.Run("22-scheduled-tier", scheduledTier)
+	t.Run("five minutes", fiveMinutes)
+	t.Run("a first policy", firstPolicy)
 }
 
 // example is a folder of examples/.
@@ -66,16 +69,67 @@ func (x *example) objects(number string) []client.Object {
 	if err != nil {
 		x.Fatal(err)
 	}
-	strict := serializer.NewCodecFactory(scheme(), serializer.EnableStrict).UniversalDeserializer()
 	var objects []client.Object
 	for _, doc := range strings.Split(string(data), "\n---\n") {
-		object, _, err := strict.Decode([]byte(doc), nil, nil)
-		if err != nil {
-			x.Fatalf("%s: %v", files[0], err)
-		}
-		objects = append(objects, object.(client.Object))
+		objects = append(objects, decoded(x.T, doc))
 	}
 	return objects
+}
+
+// decoded is the object of a manifest. A field that is unknown is an error.
+func decoded(t *testing.T, manifest string) client.Object {
+	t.Helper()
+	strict := serializer.NewCodecFactory(scheme(), serializer.EnableStrict).UniversalDeserializer()
+	object, _, err := strict.Decode([]byte(manifest), nil, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", manifest, err)
+	}
+	return object.(client.Object)
+}
+
+// guide is a section of docs/guardrails.md.
+func guide(t *testing.T, heading string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "guardrails.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("the guide has no section %q", heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// fiveMinutes does what the guide begins with, and sees what it shows.
+func fiveMinutes(t *testing.T) {
+	text := guide(t, "Five minutes")
+	manifests := regexp.MustCompile(`(?s)<<'EOF'\n(.*?)\nEOF\n`).FindAllStringSubmatch(text, -1)
+	if len(manifests) != 2 {
+		t.Fatalf("the guide applies %d manifests, want a policy and a claim", len(manifests))
+	}
+	policy, claim := decoded(t, manifests[0][1]), decoded(t, manifests[1][1])
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "try", Labels: map[string]string{"tier": "db"}}}, policy)
+	claim.SetNamespace("try")
+	eventually(t, "the claim is refused", func() error {
+		err := server.client.Create(t.Context(), claim.DeepCopyObject().(client.Object), client.DryRunAll)
+		if err == nil {
+			return errors.New("it is let through")
+		}
+		if _, message, _ := strings.Cut(err.Error(), " denied the request: "); message == "" || !strings.Contains(text, `admission webhook "claims.holdfast.dev" denied the request: `+message+"\n") {
+			t.Fatalf("the guide shows another refusal than %v", err)
+		}
+		return nil
+	})
+	accepted(t, "the policy goes", server.client.Delete(t.Context(), policy))
+}
+
+// firstPolicy holds that the API server takes the policy that the guide gives.
+func firstPolicy(t *testing.T) {
+	_, manifest, _ := strings.Cut(guide(t, "A first policy"), "```yaml\n")
+	manifest, _, _ = strings.Cut(manifest, "```\n")
+	accepted(t, "the first policy of the guide", server.client.Create(t.Context(), decoded(t, manifest), client.DryRunAll))
 }
 
 // apply makes the objects of a manifest as kubectl does: on past a refusal.
