@@ -4,13 +4,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/webhooks/admit"
 )
+
+// timeoutSeconds is how long the API server waits for an answer.
+const timeoutSeconds = 5
 
 // TestWebhooksHoldNothingUp: only in namespaces labelled strict does a request
 // fail for want of an answer, never in a system namespace, never one for an
@@ -23,10 +28,13 @@ func TestWebhooksHoldNothingUp(t *testing.T) {
 	for _, w := range validating.Webhooks {
 		byName[w.Name] = w
 	}
+	if admit.Timeout >= timeoutSeconds*time.Second {
+		t.Errorf("a judge has %v and the API server waits %d s: nobody would say what took so long", admit.Timeout, timeoutSeconds)
+	}
 	strict, opened, hooks := 0, 0, 0
 	for name, w := range byName {
-		if *w.SideEffects != admissionregistrationv1.SideEffectClassNone || *w.TimeoutSeconds > 5 {
-			t.Errorf("%s has side effects %s and %d s of time; want none, and 5 s at most", name, *w.SideEffects, *w.TimeoutSeconds)
+		if *w.SideEffects != admissionregistrationv1.SideEffectClassNone || *w.TimeoutSeconds != timeoutSeconds {
+			t.Errorf("%s has side effects %s and %d s of time; want none, and 5 s", name, *w.SideEffects, *w.TimeoutSeconds)
 		}
 		skips := slices.ContainsFunc(w.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
 			return c.Expression == "request.operation != 'DELETE' || request.userInfo.username != 'system:serviceaccount:kube-system:namespace-controller'"
@@ -69,8 +77,8 @@ func TestDefaultsHoldNothingUp(t *testing.T) {
 		t.Fatalf("%d webhooks fill in, want that of claims", len(mutating.Webhooks))
 	}
 	w := mutating.Webhooks[0]
-	if *w.FailurePolicy != admissionregistrationv1.Ignore || *w.SideEffects != admissionregistrationv1.SideEffectClassNone || *w.TimeoutSeconds > 5 {
-		t.Errorf("%s has failurePolicy %s, side effects %s and %d s of time; want Ignore, none, and 5 s at most", w.Name, *w.FailurePolicy, *w.SideEffects, *w.TimeoutSeconds)
+	if *w.FailurePolicy != admissionregistrationv1.Ignore || *w.SideEffects != admissionregistrationv1.SideEffectClassNone || *w.TimeoutSeconds != timeoutSeconds {
+		t.Errorf("%s has failurePolicy %s, side effects %s and %d s of time; want Ignore, none, and 5 s", w.Name, *w.FailurePolicy, *w.SideEffects, *w.TimeoutSeconds)
 	}
 	namespaces := []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: v1alpha1.SystemNamespaces()},
