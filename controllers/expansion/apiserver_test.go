@@ -486,16 +486,19 @@ func approved(t *testing.T, cfg *rest.Config) {
 
 func oneSize(t *testing.T, cfg *rest.Config) {
 	h := move(t, cfg, policyOf("20Gi"))
-	stamped := func(set, ordinal string) func(*corev1.PersistentVolumeClaim) {
+	stamped := func(uid, set, ordinal string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{v1alpha1.AnnotationSetUID: set, v1alpha1.AnnotationSetTemplate: "data", v1alpha1.AnnotationSetOrdinal: ordinal}
+			c.Annotations = map[string]string{v1alpha1.AnnotationSetUID: uid, v1alpha1.AnnotationSetName: set, v1alpha1.AnnotationSetTemplate: "data", v1alpha1.AnnotationSetOrdinal: ordinal}
 		}
 	}
-	h.claim("data-pg-0", "10Gi", stamped("one", "0"))
-	h.claim("data-pg-1", "5Gi", stamped("one", "1"))
-	h.claim("data-pg-2", "5Gi", stamped("one", "2"))
-	h.claim("data-web-0", "5Gi", stamped("another", "0"))
-	for _, name := range []string{"data-pg-0", "data-pg-1", "data-web-0"} { // nobody mounts data-pg-2
+	h.claim("data-pg-0", "10Gi", stamped("one", "pg", "0"))
+	h.claim("data-pg-1", "5Gi", stamped("one", "pg", "1"))
+	h.claim("data-pg-2", "5Gi", stamped("one", "pg", "2"))
+	h.claim("data-web-0", "5Gi", stamped("another", "web", "0"))
+	// Made from the manifest of data-pg-0: the stamps were copied along.
+	h.claim("copy-large", "15Gi", stamped("one", "pg", "0"))
+	h.claim("copy-small", "2Gi", stamped("one", "pg", "0"))
+	for _, name := range []string{"data-pg-0", "data-pg-1", "data-web-0", "copy-large", "copy-small"} { // nobody mounts data-pg-2
 		h.samples[name] = used("5Gi", 10)
 	}
 	h.round()
@@ -503,6 +506,7 @@ func oneSize(t *testing.T, cfg *rest.Config) {
 	h.asks("data-pg-1", "10Gi")
 	h.asks("data-pg-2", "5Gi")
 	h.asks("data-web-0", "5Gi")
+	h.asks("copy-small", "2Gi")
 }
 
 func byHand(t *testing.T, cfg *rest.Config) {

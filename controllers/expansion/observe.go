@@ -183,12 +183,14 @@ func deref(s *string) string {
 	return *s
 }
 
-// family are the claims of one StatefulSet's template, by their stamps.
+// family are the claims of one StatefulSet's template, by their stamps. A stamp that
+// does not fit the claim's name is one that was copied with another claim's manifest.
 type family struct{ namespace, set, template string }
 
 func familyOf(c *corev1.PersistentVolumeClaim) (family, bool) {
 	f := family{c.Namespace, c.Annotations[v1alpha1.AnnotationSetUID], c.Annotations[v1alpha1.AnnotationSetTemplate]}
-	return f, f.set != "" && f.template != ""
+	_, fits := statefulset.OrdinalOf(c.Name, f.template, c.Annotations[v1alpha1.AnnotationSetName])
+	return f, fits && f.set != "" && f.template != ""
 }
 
 // places tell where volumes are.

@@ -215,9 +215,11 @@ func Selects(set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
 	return err == nil && !selector.Empty() && selector.Matches(labels.Set(c.Labels))
 }
 
-// isSibling says whether a claim is one of a template of a set, by its stamp.
+// isSibling says whether a claim is one of a template of a set, by its stamp and its
+// name: whoever copies a claim's manifest copies its stamp.
 func isSibling(set *appsv1.StatefulSet, template string, c *corev1.PersistentVolumeClaim) bool {
-	return c.DeletionTimestamp == nil && c.Annotations[v1alpha1.AnnotationSetUID] == string(set.UID) && c.Annotations[v1alpha1.AnnotationSetTemplate] == template
+	_, fits := OrdinalOf(c.Name, template, set.Name)
+	return fits && c.DeletionTimestamp == nil && c.Annotations[v1alpha1.AnnotationSetUID] == string(set.UID) && c.Annotations[v1alpha1.AnnotationSetTemplate] == template
 }
 
 // sizeAhead is the size that a claim has or comes to: what it asks for, or what it

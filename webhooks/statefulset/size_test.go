@@ -213,6 +213,7 @@ func TestSizeOf(t *testing.T) {
 		"declared another":     {"each template by itself", with(twoTemplates(declares("wal=4Gi"))), claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"no stamp": {"names alone do not tell whose a sibling is", []client.Object{twoTemplates(nil), growing("50Gi", ""), claimNamed("data-pg-0", "", "", "20Gi"), claimNamed("data-pg-1", "older", "data", "20Gi")},
 			claimNamed("data-pg-2", "", "", "10Gi"), ""},
+		"copied":    {"a claim made from a sibling's manifest carries its stamp, and is none", with(twoTemplates(nil), growing("50Gi", ""), claimNamed("data-pg-0-copy", "set", "data", "40Gi")), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
 		"no set":    {"a claim made by hand", with(growing("50Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"dying set": {"it has no new replicas", with(dying, growing("50Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), ""},
 		"labels": {"a claim made by hand", with(twoTemplates(nil), growing("50Gi", "")), func() *corev1.PersistentVolumeClaim {
