@@ -296,8 +296,8 @@ func TestCreateVolumeRefusals(t *testing.T) {
 		"iops for gp3":        {param("iops", "90000"), codes.InvalidArgument, []string{"90000", "3000 to 80000"}},
 		"iops for the size":   {param("iops", "6000"), codes.InvalidArgument, []string{"6000", "10 GiB", "5000"}},
 		"throughput for iops": {param("throughput", "1000"), codes.InvalidArgument, []string{"1000", "750"}},
-		"throughput for gp2": {func(r *csi.CreateVolumeRequest) {
-			r.Parameters["type"], r.Parameters["throughput"] = "gp2", "200"
+		"attributes class, throughput for gp2": {func(r *csi.CreateVolumeRequest) {
+			r.Parameters["type"], r.MutableParameters = "gp2", map[string]string{"throughput": "200"}
 		}, codes.InvalidArgument, []string{"throughput", "gp2"}},
 		"io2 without iops":  {param("type", "io2"), codes.InvalidArgument, []string{"io2", "iops or iopsPerGB"}},
 		"size for the type": {param("type", "st1"), codes.OutOfRange, []string{"10 GiB", "125 to 16384"}},

@@ -210,7 +210,21 @@ func parseVolumeParameters(params map[string]string) (volumeParameters, error) {
 	}
 	// A key says that encryption is wanted, whatever "encrypted" says: never silently unencrypted.
 	p.encrypted = p.encrypted || p.kmsKeyID != ""
-	return p, nil
+	return p.withNumbersOfType(), nil
+}
+
+// withNumbersOfType leaves out IOPS and throughput where the type lets nobody
+// choose them: AWS's driver and Kubernetes' own before it take iopsPerGB on gp2
+// for nothing, and many a class of theirs has it.
+func (p volumeParameters) withNumbersOfType() volumeParameters {
+	l, _ := ebs.LimitsOf(p.volumeType)
+	if l.MaxIOPS == 0 {
+		p.iops, p.iopsPerGB = 0, 0
+	}
+	if l.MaxThroughputMiBps == 0 {
+		p.throughputMiBps = 0
+	}
+	return p
 }
 
 // volumeContext is what later requests about the volume must be told, nil for

@@ -55,6 +55,12 @@ func TestInTreeClassBecomesVolume(t *testing.T) {
 			size:       "4Gi",
 			want:       volume(4, types.VolumeTypeIo1, 100, 0, false),
 		},
+		"gp2 iops": {
+			why:        "IOPS that gp2 does not have are ignored, as the plugin did",
+			parameters: map[string]string{"type": "gp2", "iopsPerGB": "10", "fsType": "ext4"},
+			size:       "4Gi",
+			want:       volume(4, types.VolumeTypeGp2, 100, 0, false),
+		},
 		"key": {
 			why:        "encrypted with a key",
 			parameters: map[string]string{"type": "gp2", "encrypted": "true", "kmsKeyId": key},
