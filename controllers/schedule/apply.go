@@ -36,6 +36,11 @@ func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, p
 		err = ctx.Err()
 	}
 	if err != nil {
+		for _, a := range asks { // what is not known to be there is asked for anew
+			for _, claim := range a.claims {
+				r.ledger.shown(a.booked(claim.UID))
+			}
+		}
 		return nil, fmt.Errorf("create copies: %w", err)
 	}
 	schedule, now := client.ObjectKeyFromObject(s), r.clock.Now()

@@ -88,6 +88,7 @@ func TestSchedules(t *testing.T) {
 	t.Run("thrift", testThrift)
 	t.Run("hooks", testHooks)
 	t.Run("hooks that hang", testHangingHooks)
+	t.Run("pods not listed", testPodsNotListed)
 	t.Run("hooks not enabled", testHooksNotEnabled)
 	t.Run("groups", testGroups)
 	t.Run("left labels", testLeftLabels)

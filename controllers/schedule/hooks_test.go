@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -171,5 +172,41 @@ func testHooksNotEnabled(t *testing.T) {
 	st := start(t, options{}).must(s, s.CreationTimestamp.Add(time.Second))
 	if c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != v1alpha1.ReasonHooksNotEnabled || len(taken(t, s)) != 0 {
 		t.Errorf("%d copies, Ready is %+v", len(taken(t, s)), c)
+	}
+}
+
+// deaf does not list Pods while it is told so.
+type deaf struct {
+	client.Reader
+	pods bool
+}
+
+func (d *deaf) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, is := list.(*corev1.PodList); is && d.pods {
+		return errors.New("the API server does not answer")
+	}
+	return d.Reader.List(ctx, list, opts...)
+}
+
+// testPodsNotListed: copies that were planned and that nobody asked for, since the
+// Pods could not be listed, are no copies: the run goes on.
+func testPodsNotListed(t *testing.T) {
+	ns := namespace(t, 2)
+	s := byHand(t, ns, "once", hooked)
+	m := start(t, options{run: func(hooks.Command) error { return nil }})
+	live := &deaf{Reader: m.r.live, pods: true}
+	m.r.live = live
+	at := s.CreationTimestamp.Add(time.Second)
+	for i := range 2 {
+		if _, err := m.look(s, at.Add(time.Duration(i)*time.Second)); err == nil {
+			t.Errorf("look %d does not say that the Pods cannot be listed", i)
+		}
+		if st := status(t, s); st.LastRunToken != "" || len(taken(t, s)) != 0 {
+			t.Fatalf("%d copies, and the run is over: %q", len(taken(t, s)), st.LastRunToken)
+		}
+	}
+	live.pods = false
+	if st := m.must(s, at.Add(3*time.Second)); st.LastRunToken != "once" || len(taken(t, s)) != 2 {
+		t.Errorf("%d copies, last run %q; want both and it over", len(taken(t, s)), st.LastRunToken)
 	}
 }

@@ -108,7 +108,7 @@ func (l *ledger) shownGroup(group types.NamespacedName, claims []copies.GroupCla
 	}
 }
 
-// shown strikes out what an informer shows.
+// shown strikes out what an informer shows, or what may never have been created.
 func (l *ledger) shown(snapshot types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
