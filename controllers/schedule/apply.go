@@ -23,13 +23,12 @@ import (
 // takes some milliseconds for each.
 const createAtOnce = 8
 
-// create asks for the planned copies, and answers which were refused and why, by
-// claim. One that is refused stops no other. It is killed between any two of them
+// create asks for the planned copies, and answers which were refused and why. One that is refused stops no other. It is killed between any two of them
 // without harm: what is there already is as good as created.
 //
 // Hooks of the schedule bracket the cut: with them this comes back once the copies
 // are cut, or their Pods are let go all the same.
-func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, plan Plan) (map[types.UID]Refusal, error) {
+func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, plan Plan) (map[made]Refusal, error) {
 	asks := r.asks(plan)
 	err := r.askAll(ctx, s, asks)
 	if err == nil {
@@ -44,14 +43,19 @@ func (r *Reconciler) create(ctx context.Context, s *v1alpha1.SnapshotSchedule, p
 		return nil, fmt.Errorf("create copies: %w", err)
 	}
 	schedule, now := client.ObjectKeyFromObject(s), r.clock.Now()
-	refused := map[types.UID]Refusal{}
 	for _, a := range asks {
 		for _, claim := range a.claims {
 			if a.outcome == nil {
 				r.ledger.made(schedule, claim.UID)
-				continue
 			}
-			refused[claim.UID] = r.ledger.refused(schedule, a.booked(claim.UID), claim.UID, a.object.GetLabels()[v1alpha1.LabelSlot], now, a.outcome)
+		}
+	}
+	refused := map[made]Refusal{}
+	for _, a := range asks {
+		for _, claim := range a.claims {
+			if slot := a.object.GetLabels()[v1alpha1.LabelSlot]; a.outcome != nil {
+				refused[made{claim.UID, slot}] = r.ledger.refused(schedule, a.booked(claim.UID), claim.UID, slot, now, a.outcome)
+			}
 		}
 	}
 	return refused, nil
@@ -164,9 +168,15 @@ func (r *Reconciler) ask(ctx context.Context, want client.Object) (fresh bool, e
 
 // stillRefused are the claims whose copy was refused, and is not asked for yet again.
 func stillRefused(seen Observed, now time.Time) []v1alpha1.ClaimSnapshots {
+	longest := map[types.UID]Refusal{} // of a claim that several runs are refused of
+	for what, why := range seen.Refusals {
+		if why.Until.After(longest[what.claim].Until) {
+			longest[what.claim] = why
+		}
+	}
 	var all []v1alpha1.ClaimSnapshots
 	for _, c := range seen.Candidates {
-		if why, is := seen.Refusals[c.Claim.UID]; is && now.Before(why.Until) {
+		if why, is := longest[c.Claim.UID]; is && now.Before(why.Until) {
 			all = append(all, v1alpha1.ClaimSnapshots{UID: c.Claim.UID, Name: c.Claim.Name, Reason: why.Reason, Message: cmp.Or(why.Message, "(no reason given)")})
 		}
 	}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -71,10 +72,10 @@ func TestAskedAndRefused(t *testing.T) {
 	p := newPlay(t, hourly(), "10:30:00", "a", "b")
 	p.look("10:31:00")
 	now := today("11:00:00")
-	p.seen.Refusals = map[types.UID]Refusal{"b": {Slot: "before"}}
+	p.seen.Refusals = map[made]Refusal{{"b", "before"}: {}}
 	plan := Decide(now, p.seen, p.limits)
-	why := Refusal{Slot: copies.SlotOf(now), Reason: v1alpha1.ClaimRefused, Message: "quota", Until: now.Add(firstRetry)}
-	seen := p.seen.Asked(now, plan, map[types.UID]Refusal{"a": why})
+	why := Refusal{Reason: v1alpha1.ClaimRefused, Message: "quota", Until: now.Add(firstRetry)}
+	seen := p.seen.Asked(now, plan, map[made]Refusal{{"a", copies.SlotOf(now)}: why})
 	left := Decide(now, seen, p.limits)
 	if left.asks() || !left.LastScheduleTime.IsZero() || !left.NextLook.Equal(why.Until) {
 		t.Errorf("then %v is asked for, the last run is %v, and it looks again at %v; want nothing, none, and when the refusal ends", asked(left), left.LastScheduleTime, left.NextLook)
@@ -82,6 +83,40 @@ func TestAskedAndRefused(t *testing.T) {
 	status := Report(now, p.seen.Status, 7, Found{Seen: seen, Plan: left, Refused: stillRefused(seen, now)})
 	if status.PendingCount != 1 || len(status.Claims) != 1 || status.Claims[0].Name != "a" || status.Claims[0].Message != "quota" {
 		t.Errorf("the status is %+v, want b in the making and a refused", status)
+	}
+}
+
+// TestTwoRunsAreRefused: a claim of which a run by hand and one by schedule are
+// refused has both left alone, and neither is over.
+func TestTwoRunsAreRefused(t *testing.T) {
+	for _, policy := range []v1alpha1.ConcurrencyPolicy{v1alpha1.ForbidConcurrent, v1alpha1.AllowConcurrent} {
+		p := newPlay(t, hourly(), "10:30:00", "a")
+		p.look("10:31:00")
+		p.seen.Spec.ConcurrencyPolicy, p.seen.RunToken = policy, "before the upgrade"
+		l, key, seen := newLedger(), types.NamespacedName{Namespace: "db", Name: "hourly"}, p.seen
+		tries := 0
+		for now := today("11:00:00"); now.Before(today("11:01:00")); now = now.Add(10 * time.Millisecond) {
+			_ = l.plan(now, func(l *ledger) error {
+				seen = p.seen
+				seen.Load = Load{Class: map[string]int{}}
+				l.addTo(&seen, key, time.Hour)
+				return nil
+			})
+			plan := Decide(now, seen, p.limits)
+			refused := map[made]Refusal{}
+			for _, s := range plan.Create {
+				tries++
+				what := made{"a", s.Labels[v1alpha1.LabelSlot]}
+				refused[what] = l.refused(key, types.NamespacedName{Namespace: "db", Name: s.Name}, what.claim, what.slot, now, errors.New("quota"))
+			}
+			if left := Decide(now, seen.Asked(now, plan, refused), p.limits); !left.LastScheduleTime.IsZero() || left.LastRunToken != "" {
+				t.Fatalf("%s: a run of which nothing was made is over: by schedule %v, by hand %q", policy, left.LastScheduleTime, left.LastRunToken)
+			}
+		}
+		// At 0, 5, 15 and 35 seconds, each of the two.
+		if tries != 8 {
+			t.Errorf("%s: asked for %d times in a minute, want 8", policy, tries)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func TestGroups(t *testing.T) {
 			o.Copies = []copies.Copy{{ClaimUID: "uid-log-0", Slot: "before", State: copies.Making, Asked: today("09:00:00"), Deadline: today("23:00:00")}}
 		}, []string{"Waiting data-0", "Waiting log-0"}},
 		"one refused, all wait": {"likewise", b, set[:2], pods, func(o *Observed) {
-			o.Refusals = map[types.UID]Refusal{"uid-log-0": {Slot: copies.SlotOf(today("11:00:00")), Until: today("11:05:00")}}
+			o.Refusals = map[made]Refusal{{"uid-log-0", copies.SlotOf(today("11:00:00"))}: {Until: today("11:05:00")}}
 		}, nil},
 		"cap": {"a group that does not go in whole waits", g, set, pods, func(o *Observed) { o.Load.Class["group/ga"] = 7 }, []string{"Waiting data-1", "Waiting log-1", "group data-0+log-0 of ga"}},
 		"made already": {"a claim has one copy of a run", g, set[:2], pods, func(o *Observed) {

@@ -32,7 +32,7 @@ type ledger struct {
 
 	mu       sync.Mutex
 	bookings map[types.NamespacedName]booking // by copy
-	refusals map[types.NamespacedName]map[types.UID]Refusal
+	refusals map[types.NamespacedName]map[made]Refusal
 }
 
 // booking is a copy that was planned and that no informer has shown.
@@ -46,7 +46,7 @@ type booking struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{bookings: map[types.NamespacedName]booking{}, refusals: map[types.NamespacedName]map[types.UID]Refusal{}}
+	return &ledger{bookings: map[types.NamespacedName]booking{}, refusals: map[types.NamespacedName]map[made]Refusal{}}
 }
 
 // plan lets one planner at a time see what is in the making and book what it adds.
@@ -60,9 +60,9 @@ func (l *ledger) plan(now time.Time, with func(*ledger) error) error {
 		}
 	}
 	for _, of := range l.refusals {
-		for claim, refused := range of {
+		for what, refused := range of {
 			if now.Sub(refused.Until) > lastRetry { // its run is over, or the claim is gone
-				delete(of, claim)
+				delete(of, what)
 			}
 		}
 	}
@@ -119,28 +119,28 @@ func (l *ledger) shown(snapshot types.NamespacedName) {
 func (l *ledger) made(schedule types.NamespacedName, claim types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.refusals[schedule], claim)
+	maps.DeleteFunc(l.refusals[schedule], func(of made, _ Refusal) bool { return of.claim == claim })
 }
 
 // refused strikes out a copy that was not created, by the name that it is booked
-// under, and says until when its claim is not asked for again.
+// under, and says until when it is not asked for again.
 func (l *ledger) refused(schedule, booked types.NamespacedName, claim types.UID, slot string, now time.Time, why error) Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.bookings, booked)
 	if l.refusals[schedule] == nil {
-		l.refusals[schedule] = map[types.UID]Refusal{}
+		l.refusals[schedule] = map[made]Refusal{}
 	}
-	last := l.refusals[schedule][claim]
-	next := Refusal{Slot: slot, Reason: v1alpha1.ClaimRefused, Message: why.Error(), Wait: firstRetry}
+	last, again := l.refusals[schedule][made{claim, slot}]
+	next := Refusal{Reason: v1alpha1.ClaimRefused, Message: why.Error(), Wait: firstRetry}
 	if errors.Is(why, errHook) {
 		next.Reason = v1alpha1.ClaimHookFailed
 	}
-	if last.Slot == slot {
+	if again {
 		next.Wait = min(2*last.Wait, lastRetry)
 	}
 	next.Until = now.Add(next.Wait)
-	l.refusals[schedule][claim] = next
+	l.refusals[schedule][made{claim, slot}] = next
 	return next
 }
 

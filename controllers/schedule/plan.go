@@ -43,14 +43,12 @@ type Observed struct {
 	// Load and Volumes, by claim, are what is in the making already.
 	Load    Load
 	Volumes map[types.UID]VolumeLoad
-	// Refusals, by claim, are copies that were refused when they were last asked for.
-	Refusals map[types.UID]Refusal
+	// Refusals are the copies that were refused when they were last asked for.
+	Refusals map[made]Refusal
 }
 
 // Refusal is a copy that the API server did not let be made, or a hook stands before.
 type Refusal struct {
-	// Slot is the run that the copy is of.
-	Slot string
 	// Reason is ClaimRefused or ClaimHookFailed, Message says why.
 	Reason  v1alpha1.ClaimReason
 	Message string
@@ -117,17 +115,17 @@ func Decide(now time.Time, seen Observed, limits Limits) Plan {
 }
 
 // Asked is what was observed, and what has been asked for since as a plan says:
-// the copies are there, but for those that were refused, by claim. A plan by it is
-// what is left, so that a run is told of when it was asked for, and not once more
+// the copies are there, but for those that were refused. A plan by it is what is
+// left, so that a run is told of when it was asked for, and not once more
 // when the informers show it.
-func (seen Observed) Asked(now time.Time, plan Plan, refused map[types.UID]Refusal) Observed {
+func (seen Observed) Asked(now time.Time, plan Plan, refused map[made]Refusal) Observed {
 	seen.Copies, seen.Load.Class = slices.Clone(seen.Copies), maps.Clone(seen.Load.Class)
 	seen.Volumes, seen.Refusals = maps.Clone(seen.Volumes), maps.Clone(seen.Refusals)
 	add := func(c copies.Copy, class string) {
-		if why, is := refused[c.ClaimUID]; is && why.Slot == c.Slot {
+		if _, is := refused[made{c.ClaimUID, c.Slot}]; is {
 			return
 		}
-		delete(seen.Refusals, c.ClaimUID)
+		maps.DeleteFunc(seen.Refusals, func(of made, _ Refusal) bool { return of.claim == c.ClaimUID })
 		c.Asked, c.Deadline = now, now.Add(time.Duration(seen.Spec.ReadyDeadlineSeconds)*time.Second)
 		seen.Copies = append(seen.Copies, c)
 		seen.count(class, c.ClaimUID, now)
@@ -145,7 +143,7 @@ func (seen Observed) Asked(now time.Time, plan Plan, refused map[types.UID]Refus
 		}
 	}
 	if seen.Refusals == nil {
-		seen.Refusals = map[types.UID]Refusal{}
+		seen.Refusals = map[made]Refusal{}
 	}
 	maps.Copy(seen.Refusals, refused)
 	return seen
@@ -164,7 +162,7 @@ func (seen *Observed) count(class string, claim types.UID, now time.Time) {
 	seen.Volumes[claim] = VolumeLoad{Pending: seen.Volumes[claim].Pending + 1, LastAsked: now}
 }
 
-// made is a copy that there is.
+// made is the copy of a claim in a run: what was made, or refused.
 type made struct {
 	claim types.UID
 	slot  string
@@ -351,7 +349,7 @@ func (p *planner) claims(r run) (asked, over bool) {
 func (p *planner) refusedUntil(u unit, r run) time.Time {
 	var until time.Time
 	for _, c := range u.claims {
-		if refused := p.seen.Refusals[c.Claim.UID]; refused.Slot == r.slot && p.now.Before(refused.Until) {
+		if refused := p.seen.Refusals[made{c.Claim.UID, r.slot}]; p.now.Before(refused.Until) {
 			until = latest(until, refused.Until)
 		}
 	}

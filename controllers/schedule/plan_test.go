@@ -510,9 +510,9 @@ func TestSnapshot(t *testing.T) {
 func TestRefusedCopiesAreLeftAlone(t *testing.T) {
 	p := newPlay(t, hourly(), "10:30:00", "a", "b")
 	p.limits.Class = 1
-	p.seen.Refusals = map[types.UID]Refusal{
-		"a": {Slot: "20270505T110000Z", Until: today("11:00:05")},
-		"b": {Slot: "20270505T100000Z", Until: today("12:00:00")}, // of another run
+	p.seen.Refusals = map[made]Refusal{
+		{"a", "20270505T110000Z"}: {Until: today("11:00:05")},
+		{"b", "20270505T100000Z"}: {Until: today("12:00:00")}, // of another run
 	}
 	plan := p.look("11:00:00")
 	p.want("one that is refused takes no room of the others", "b 20270505T110000Z at 11:00")
@@ -522,7 +522,7 @@ func TestRefusedCopiesAreLeftAlone(t *testing.T) {
 	p.look("11:00:05")
 	p.want("it is asked for again", "b 20270505T110000Z at 11:00", "a 20270505T110000Z at 11:00")
 	p = newPlay(t, hourly(), "10:30:00", "a")
-	p.seen.Refusals = map[types.UID]Refusal{"a": {Slot: "20270505T110000Z", Until: today("12:30:00")}}
+	p.seen.Refusals = map[made]Refusal{{"a", "20270505T110000Z"}: {Until: today("12:30:00")}}
 	p.every("11:00:00", "12:00:00")
 	if plan := p.look("12:00:01"); plan.Missed+int(p.seen.Status.MissedSlots) == 0 {
 		t.Error("a run of which every copy was refused until its deadline is not missed")
