@@ -78,15 +78,26 @@ func (f *Finder) Wait(ctx context.Context, want Want) (Device, error) {
 // WaitForSize returns the device once the kernel sees at least this size of
 // it: a grown volume's new size reaches the instance a moment after EC2
 // reports it. What is still too small after the Finder's patience is returned
-// with an error that wraps ErrTooSmall.
+// with an error that wraps ErrTooSmall. Of a partition it is the disk that has to
+// have the size: the volume is the disk, and nobody grows its partitions.
 func (f *Finder) WaitForSize(ctx context.Context, number Device, atLeastBytes int64) (Device, error) {
 	return f.poll(ctx, func() (Device, error) {
 		d, err := f.tree.ByNumber(number.Major, number.Minor)
 		if err != nil {
 			return d, err
 		}
-		if d.SizeBytes < atLeastBytes {
-			return d, fmt.Errorf("%s has %d bytes, wanted are %d: %w", d.Path, d.SizeBytes, atLeastBytes, ErrTooSmall)
+		name, err := f.tree.diskOf(d.Name)
+		if err != nil {
+			return d, fmt.Errorf("disk of %s: %w", d.Path, err)
+		}
+		disk := d
+		if name != d.Name {
+			if disk, err = f.tree.ByName(name); err != nil {
+				return d, err
+			}
+		}
+		if disk.SizeBytes < atLeastBytes {
+			return d, fmt.Errorf("%s has %d bytes, wanted are %d: %w", disk.Path, disk.SizeBytes, atLeastBytes, ErrTooSmall)
 		}
 		return d, nil
 	})

@@ -401,6 +401,16 @@ func TestWaitForSize(t *testing.T) {
 	if _, err := f.WaitForSize(t.Context(), d, 1<<30+1); !errors.Is(err, ErrTooSmall) {
 		t.Errorf("want ErrTooSmall, got %v", err)
 	}
+
+	m.device("nvme1n1", "nvme1n1p1", 259, 2, 1<<20)
+	m.write("sys/devices/nvme1n1/nvme1n1p1/partition", "1")
+	part := Device{Major: 259, Minor: 2}
+	if got, err := f.WaitForSize(t.Context(), part, 1<<30); err != nil || got.Name != "nvme1n1p1" {
+		t.Errorf("a partition never has its volume's size, it is the disk that must have it: got %+v, %v", got, err)
+	}
+	if _, err := f.WaitForSize(t.Context(), part, 1<<30+1); !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "dev/nvme1n1 ") {
+		t.Errorf("the disk of the partition is too small: got %v", err)
+	}
 }
 
 func TestParseIdentity(t *testing.T) {
