@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -523,4 +524,30 @@ func TestUnstableMeanwhile(t *testing.T) {
 	ready(3)
 	h.pass(l, 6)
 	h.anew(before)
+}
+
+// TestDeletedIsNotCounted: a set that its user deletes while it is to be made anew is
+// none whose template is behind.
+func TestDeletedIsNotCounted(t *testing.T) {
+	h := newCluster(t).build("deleted", "recreate", nil)
+	if !h.pass(h.lead(true, 2, false), 6) || h.records() != 1 {
+		t.Fatal("the set is not saved: this shows nothing")
+	}
+	set := h.set()
+	set.Status.ReadyReplicas, set.Status.AvailableReplicas = 2, 2
+	h.must(h.Status().Update(t.Context(), set, client.FieldOwner("kube-controller-manager")))
+	l := h.lead(true, 0, false)
+	look := func() (behind float64) {
+		t.Helper()
+		_, err := l.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		h.must(err)
+		return testutil.ToFloat64(l.metrics.behind.WithLabelValues(string(v1alpha1.RecreateSet)))
+	}
+	if got := look(); got != 1 {
+		t.Fatalf("%v templates are behind, want 1: this shows nothing", got)
+	}
+	h.must(h.Delete(t.Context(), set))
+	if got := look(); got != 0 || h.records() != 0 {
+		t.Errorf("of a set that is deleted %v templates are behind, with %d records", got, h.records())
+	}
 }

@@ -211,6 +211,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("look up StatefulSet %s: %w", key, err)
 	}
 	there := err == nil && set.DeletionTimestamp == nil && !isSystem(key.Namespace)
+	if !there {
+		r.metrics.differ(key, nil) // where its user deleted it, nothing looks at it again
+	}
 	if !there && !recorded {
 		r.drop(key)
 		return ctrl.Result{}, nil
@@ -273,7 +276,6 @@ func (r *Reconciler) look(ctx context.Context, set *appsv1.StatefulSet) ([]strin
 
 // drop forgets what is remembered of a set that is gone.
 func (r *Reconciler) drop(key types.NamespacedName) {
-	r.metrics.differ(key, nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.told, key)
