@@ -282,7 +282,7 @@ func (r *Reconciler) report(set *appsv1.StatefulSet, grow []string, plan Plan) {
 	}
 	r.mu.Unlock()
 	tell := func(kind, reason, note string) {
-		r.Events.Eventf(set, nil, kind, reason, "GrowClaims", "%s", note[:min(len(note), maxNote)])
+		r.Events.Eventf(set, nil, kind, reason, "GrowClaims", "%s", policy.Short(note, maxNote))
 	}
 	if len(grow) > 0 {
 		tell(corev1.EventTypeNormal, ReasonGrowing, "as the annotation "+v1alpha1.AnnotationSize+" declares, claims grow: "+strings.Join(grow, ", "))

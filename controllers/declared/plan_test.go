@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -175,5 +177,17 @@ func TestHeld(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tc.why, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestNotesAreCutBetweenLetters: what others say is of any length and language, and an
+// event that the API server does not take is told to nobody.
+func TestNotesAreCutBetweenLetters(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	r := New(Options{Events: recorder})
+	r.report(setOfTwo(""), nil, Plan{Problems: []string{"x" + strings.Repeat("é", 1024)}})
+	note := strings.TrimPrefix(<-recorder.Events, "Warning GrowthBlocked ")
+	if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1000 {
+		t.Errorf("the note has %d bytes and ends with %q", len(note), note[len(note)-3:])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/policy"
 )
 
 // Reasons of events on a claim. Where growth is blocked the reason is the condition's.
@@ -41,5 +42,5 @@ func (g *Grower) tellNotes(c *guarded, d Decision) {
 
 // event writes an event on a claim.
 func (g *Grower) event(c *guarded, kind, reason, action, note string) {
-	g.events.Eventf(c.object, nil, kind, reason, action, "%s", note[:min(len(note), maxEventNote)])
+	g.events.Eventf(c.object, nil, kind, reason, action, "%s", policy.Short(note, maxEventNote))
 }

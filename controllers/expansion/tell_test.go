@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/holdfast-dev/holdfast/internal/usage"
 )
@@ -37,5 +40,17 @@ func TestTellOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNotesAreCutBetweenLetters: what others say is of any length and language, and an
+// event that the API server does not take is told to nobody.
+func TestNotesAreCutBetweenLetters(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	g := &Grower{events: recorder}
+	g.event(&guarded{object: &corev1.PersistentVolumeClaim{}}, corev1.EventTypeWarning, "R", "A", "x"+strings.Repeat("é", 1024))
+	note := strings.TrimPrefix(<-recorder.Events, "Warning R ")
+	if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1000 {
+		t.Errorf("the note has %d bytes and ends with %q", len(note), note[len(note)-3:])
 	}
 }

@@ -32,6 +32,9 @@ const Every = 30 * time.Second
 // just made is about to be set.
 const unusedFor = 10 * time.Minute
 
+// maxNote is what the API server takes of an event's note, in bytes.
+const maxNote = 1024
+
 // Options are what a Modifier works with.
 type Options struct {
 	Client client.Client
@@ -242,6 +245,6 @@ func (m *Modifier) tell(c *corev1.PersistentVolumeClaim, why string) {
 	}
 	m.told[c.UID] = why
 	if why != "" {
-		m.Events.Eventf(c, nil, corev1.EventTypeWarning, "ModificationBlocked", "Modify", "%s", why[:min(len(why), 1024)])
+		m.Events.Eventf(c, nil, corev1.EventTypeWarning, "ModificationBlocked", "Modify", "%s", policy.Short(why, maxNote))
 	}
 }

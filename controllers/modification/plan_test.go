@@ -3,10 +3,12 @@ package modification
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 )
 
@@ -88,5 +90,17 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s: class %+v", tc.why, class)
 			}
 		})
+	}
+}
+
+// TestNotesAreCutBetweenLetters: what others say is of any length and language, and an
+// event that the API server does not take is told to nobody.
+func TestNotesAreCutBetweenLetters(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	m := New(Options{Events: recorder})
+	m.tell(&corev1.PersistentVolumeClaim{}, "x"+strings.Repeat("é", 1024))
+	note := strings.TrimPrefix(<-recorder.Events, "Warning ModificationBlocked ")
+	if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1000 {
+		t.Errorf("the note has %d bytes and ends with %q", len(note), note[len(note)-3:])
 	}
 }

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/policy"
 )
 
 // Reasons of the events on StatefulSets.
@@ -45,7 +47,7 @@ func (r *Reconciler) tell(set *appsv1.StatefulSet, kind, reason, note string) {
 	}
 	r.mu.Unlock()
 	if news {
-		r.Events.Eventf(set, nil, kind, reason, "KeepTemplate", "%s", note[:min(len(note), maxNote)])
+		r.Events.Eventf(set, nil, kind, reason, "KeepTemplate", "%s", policy.Short(note, maxNote))
 	}
 }
 

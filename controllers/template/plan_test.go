@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -252,4 +255,16 @@ func going(finalizer string) *appsv1.StatefulSet {
 	s := stableSet("10Gi")
 	s.DeletionTimestamp, s.Finalizers = &metav1.Time{}, []string{finalizer}
 	return s
+}
+
+// TestNotesAreCutBetweenLetters: what others say is of any length and language, and an
+// event that the API server does not take is told to nobody.
+func TestNotesAreCutBetweenLetters(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	r := New(Options{Events: recorder, Registry: prometheus.NewRegistry()})
+	r.tell(stableSet("10Gi"), corev1.EventTypeWarning, ReasonRecreateBlocked, "x"+strings.Repeat("é", 1024))
+	note := strings.TrimPrefix(<-recorder.Events, "Warning RecreateBlocked ")
+	if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1000 {
+		t.Errorf("the note has %d bytes and ends with %q", len(note), note[len(note)-3:])
+	}
 }
