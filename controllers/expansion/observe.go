@@ -148,7 +148,7 @@ func claimOf(c *corev1.PersistentVolumeClaim) Claim {
 	out := Claim{
 		Ready:        c.DeletionTimestamp == nil && c.Status.Phase == corev1.ClaimBound,
 		Block:        c.Spec.VolumeMode != nil && *c.Spec.VolumeMode == corev1.PersistentVolumeBlock,
-		RequestBytes: c.Spec.Resources.Requests.Storage().Value(), CapacityBytes: c.Status.Capacity.Storage().Value(),
+		RequestBytes: bytesOf(c.Spec.Resources.Requests.Storage()), CapacityBytes: bytesOf(c.Status.Capacity.Storage()),
 		Class: deref(c.Spec.VolumeAttributesClassName), CurrentClass: deref(c.Status.CurrentVolumeAttributesClassName),
 		Infeasible: infeasibleOf(c),
 		MaxSize:    c.Annotations[v1alpha1.AnnotationMaxSize], Approved: c.Annotations[v1alpha1.AnnotationApproveSize],

@@ -204,10 +204,10 @@ func limitOf(r Rules, c Claim) (limit int64, invalid *Note) {
 	switch {
 	case err != nil:
 		return r.MaxBytes, &Note{v1alpha1.ReasonInvalidMaxSize, fmt.Sprintf("the claim's annotation %s is %q, want a size such as 50Gi: %v; the claim does not grow until it is put right", v1alpha1.AnnotationMaxSize, c.MaxSize, err)}
-	case asked.Sign() <= 0 || asked.Value() > r.MaxBytes:
+	case asked.Sign() <= 0 || bytesOf(&asked) > r.MaxBytes:
 		return r.MaxBytes, &Note{v1alpha1.ReasonInvalidMaxSize, fmt.Sprintf("the claim's annotation %s is %s, want a size above 0 and at most the maxSize %s of StoragePolicy %q; the claim does not grow until it is put right", v1alpha1.AnnotationMaxSize, c.MaxSize, text(r.MaxBytes), r.Policy)}
 	}
-	return asked.Value(), nil
+	return bytesOf(&asked), nil
 }
 
 // look takes a sample in.
@@ -396,7 +396,7 @@ func approvedOf(c Claim) int64 {
 	if err != nil {
 		return 0
 	}
-	return size.Value()
+	return bytesOf(&size)
 }
 
 // spent says that the budget leaves no modification now, and when it does again.

@@ -1,6 +1,7 @@
 package expansion
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -46,7 +47,7 @@ func rulesOf(policy string, e *v1alpha1.PolicyExpansion, driver string) Rules {
 		UsedPercent: e.Trigger.UsedPercent, InodesUsedPercent: e.Trigger.InodesUsedPercent, FreeBytes: bytesOf(e.Trigger.FreeBytes),
 		For:         time.Duration(e.Trigger.ForSeconds) * time.Second,
 		StepPercent: e.Step.Percent, StepMinBytes: bytesOf(e.Step.Min), StepMaxBytes: bytesOf(e.Step.Max),
-		MaxBytes: e.MaxSize.Value(),
+		MaxBytes: bytesOf(&e.MaxSize),
 	}
 	if e.CooldownSeconds != nil {
 		r.Cooldown = time.Duration(*e.CooldownSeconds) * time.Second
@@ -61,9 +62,18 @@ func rulesOf(policy string, e *v1alpha1.PolicyExpansion, driver string) Rules {
 	return r
 }
 
+// mostBytes is the largest size that is reckoned with: a TiB below the largest number
+// there is, so that a step up to whole GiB above it is none below 0.
+const mostBytes = math.MaxInt64 - 1<<40
+
+// bytesOf is a size as a number. A Quantity such as 10E, which none holds, says that
+// it is of 0 bytes.
 func bytesOf(q *resource.Quantity) int64 {
-	if q == nil {
+	switch {
+	case q == nil:
 		return 0
+	case q.CmpInt64(mostBytes) > 0:
+		return mostBytes
 	}
 	return q.Value()
 }
@@ -77,10 +87,14 @@ func text(bytes int64) string { return resource.NewQuantity(bytes, resource.Bina
 
 // next is the size that a step from base comes to, below limit.
 func (r Rules) next(base, limit int64) int64 {
-	step := max(int64(float64(base)*float64(r.StepPercent)/100), r.StepMinBytes)
+	if base >= limit {
+		return floor(limit)
+	}
+	step := max(int64(min(float64(base)*float64(r.StepPercent)/100, mostBytes)), r.StepMinBytes)
 	if r.StepMaxBytes > 0 {
 		step = min(step, r.StepMaxBytes)
 	}
+	step = min(step, limit-base)
 	target := ceil(base + max(step, 1))
 	if r.StepMaxBytes > 0 && target > base+r.StepMaxBytes {
 		target = floor(base + r.StepMaxBytes)
