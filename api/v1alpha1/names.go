@@ -36,7 +36,7 @@ func SystemNamespaces() []string {
 // Annotations on snapshots and claims, by which people say what becomes of them.
 const (
 	// AnnotationHold on a VolumeSnapshot, with a reason as its value, keeps it
-	// from ageing out.
+	// from ageing out; also without a reason.
 	AnnotationHold = "holdfast.dev/hold"
 	// AnnotationNoSnapshots on a claim, with a reason as its value, leaves it out
 	// of every schedule.

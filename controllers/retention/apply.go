@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -282,7 +281,7 @@ func (r *Reconciler) wholeGroup(ctx context.Context, s *v1alpha1.SnapshotSchedul
 	if judged != nil && judged.ResourceVersion != w.object.ResourceVersion {
 		return nil, apierrors.NewConflict(groupv1.Resource("volumegroupsnapshots"), b.group, errChanged)
 	}
-	if judged == nil && strings.TrimSpace(w.object.Annotations[v1alpha1.AnnotationHold]) != "" {
+	if judged == nil && copies.HoldOf(w.object) != "" {
 		return nil, fmt.Errorf("delete VolumeGroupSnapshot %s: %w", b.group, errHeld)
 	}
 	var all snapshotv1.VolumeSnapshotList
@@ -300,7 +299,7 @@ func (r *Reconciler) wholeGroup(ctx context.Context, s *v1alpha1.SnapshotSchedul
 		case goes[m.UID] && m.ResourceVersion != seen.snapshots[m.UID].ResourceVersion:
 			return nil, apierrors.NewConflict(snapshotv1.Resource("volumesnapshots"), m.Name, errChanged)
 		case goes[m.UID]:
-		case judged != nil && s.DeletionTimestamp != nil && m.Labels[v1alpha1.LabelSchedule] == "" && m.Annotations[v1alpha1.AnnotationHold] == "":
+		case judged != nil && s.DeletionTimestamp != nil && m.Labels[v1alpha1.LabelSchedule] == "" && copies.HoldOf(m) == "":
 			w.unmarked = append(w.unmarked, m)
 		default:
 			return nil, fmt.Errorf("delete VolumeGroupSnapshot %s with its member %s: %w", b.group, m.Name, errForeign)

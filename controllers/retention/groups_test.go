@@ -247,8 +247,11 @@ func TestAHeldGroupStaysWithoutItsMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for hold, stays := range map[string]bool{"": false, " ": false, "audit": true} {
+	for hold, stays := range map[string]bool{"none": false, "": true, " ": true, "audit": true} {
 		g := &groupv1.VolumeGroupSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "g", UID: "g", Annotations: map[string]string{v1alpha1.AnnotationHold: hold}}}
+		if hold == "none" {
+			g.Annotations = nil
+		}
 		m := &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "m", UID: "m", OwnerReferences: []metav1.OwnerReference{{Kind: "VolumeGroupSnapshot", Name: "g", UID: "g"}}}}
 		live := fake.NewClientBuilder().WithScheme(kinds).WithObjects(g, m).Build()
 		if err := live.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
@@ -106,7 +105,7 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, s *v1alpha
 		}
 		m := Member{Copy: copies.Of(snapshot, within, now), Source: sources[snapshot.Name], Group: copies.GroupOf(snapshot)}
 		if g := seen.groups[m.Group]; g != nil {
-			m.Hold, m.Deleting = cmp.Or(m.Hold, strings.TrimSpace(g.Annotations[v1alpha1.AnnotationHold])), m.Deleting || g.DeletionTimestamp != nil
+			m.Hold, m.Deleting = cmp.Or(m.Hold, copies.HoldOf(g)), m.Deleting || g.DeletionTimestamp != nil
 			there[g.UID+"/"+m.ClaimUID] = true
 		}
 		seen.Copies = append(seen.Copies, m)

@@ -4,6 +4,7 @@
 package copies
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -45,7 +47,7 @@ type Copy struct {
 	// LastError is what the snapshot-controller said last. A passing error is no
 	// verdict: State is.
 	LastError string
-	// Hold is the reason that somebody gave for keeping it; empty: none.
+	// Hold is why somebody keeps it, as HoldOf has it; empty: nobody does.
 	Hold string
 	// NotQuiesced: its schedule has hooks, and its cut did not fall between them.
 	NotQuiesced bool
@@ -66,6 +68,16 @@ func (c Copy) At() time.Time {
 	return c.Cut
 }
 
+// HoldOf is the reason that somebody gave for keeping a snapshot or a group; empty:
+// nobody keeps it. Whoever gives none wants it kept all the same.
+func HoldOf(o metav1.Object) string {
+	why, held := o.GetAnnotations()[v1alpha1.AnnotationHold]
+	if !held {
+		return ""
+	}
+	return cmp.Or(strings.TrimSpace(why), "(no reason)")
+}
+
 // At is the time that a snapshot stands for, as Copy.At has it: also one of a
 // driver that does not tell when it cuts.
 func At(s *snapshotv1.VolumeSnapshot) time.Time { return Of(s, 0, time.Time{}).At() }
@@ -75,7 +87,7 @@ func Of(s *snapshotv1.VolumeSnapshot, readyWithin time.Duration, now time.Time) 
 	c := Copy{
 		Name: s.Name, UID: s.UID, ClaimUID: types.UID(s.Labels[v1alpha1.LabelClaimUID]), Slot: s.Labels[v1alpha1.LabelSlot],
 		Asked: s.CreationTimestamp.Time, Deadline: s.CreationTimestamp.Add(readyWithin),
-		Hold: strings.TrimSpace(s.Annotations[v1alpha1.AnnotationHold]), Deleting: s.DeletionTimestamp != nil,
+		Hold: HoldOf(s), Deleting: s.DeletionTimestamp != nil,
 		NotQuiesced: s.Annotations[v1alpha1.AnnotationQuiesced] == v1alpha1.NotQuiesced,
 		With:        s.Annotations[v1alpha1.AnnotationGroup],
 	}

@@ -133,6 +133,15 @@ func TestOf(t *testing.T) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationHold: " audit "}
 		s.DeletionTimestamp = &metav1.Time{Time: made}
 	}, status(nil, nil, "no such volume")), time.Hour, made)
+	for reason, want := range map[string]string{"": "(no reason)", "  ": "(no reason)", "audit": "audit"} {
+		held := snapshot(func(s *snapshotv1.VolumeSnapshot) { s.Annotations = map[string]string{v1alpha1.AnnotationHold: reason} })
+		if got := Of(held, time.Hour, made).Hold; got != want {
+			t.Errorf("with the annotation %q it is held for %q, want %q", reason, got, want)
+		}
+	}
+	if got := Of(snapshot(), time.Hour, made).Hold; got != "" {
+		t.Errorf("without the annotation it is held for %q", got)
+	}
 	if c.Hold != "audit" || !c.Deleting || c.LastError != "no such volume" || c.UID != "u" || c.Name != "s" {
 		t.Errorf("read as %+v", c)
 	}
