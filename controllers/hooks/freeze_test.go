@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -335,4 +336,14 @@ func randomFreeze(random *rand.Rand) Freeze {
 		freeze.Copies = append(freeze.Copies, fmt.Sprint("copy", i))
 	}
 	return freeze
+}
+
+// TestNotesAreCut: at a whole character, or the event would be refused.
+func TestNotesAreCut(t *testing.T) {
+	for _, text := range []string{"short", strings.Repeat("a", 3000), "a" + strings.Repeat("ü", 2000), strings.Repeat("雪", 2000)} {
+		got := cut(text)
+		if len(got) > maxNote || !utf8.ValidString(got) || !strings.HasPrefix(text, got) || len(got) < min(len(text), maxNote-3) {
+			t.Errorf("%.10q of %d bytes is cut to %d bytes: valid %t", text, len(text), len(got), utf8.ValidString(got))
+		}
+	}
 }

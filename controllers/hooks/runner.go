@@ -251,10 +251,17 @@ func (t *task) tell(ctx context.Context, f *freezing) {
 		}
 		t.runner.metrics.failures.WithLabelValues(t.record.Owner.Namespace, t.record.Owner.Name, when).Inc()
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Command.Namespace, Name: n.Command.Pod, UID: n.Command.PodUID}
-		t.runner.o.Events.Eventf(t.record.Owner.reference(), pod, corev1.EventTypeWarning, ReasonHookFailed, "RunHook", "%s", n.Problem[:min(len(n.Problem), 1024)])
+		t.runner.o.Events.Eventf(t.record.Owner.reference(), pod, corev1.EventTypeWarning, ReasonHookFailed, "RunHook", "%s", cut(n.Problem))
 	}
 	t.told = len(f.notes)
 }
+
+// maxNote is how long the note of an event may be, in bytes.
+const maxNote = 1024
+
+// cut shortens a text to the note of an event, at a whole character: what half of
+// one becomes would be too long again, and the event be refused.
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxNote)], "") }
 
 // do does one step.
 func (t *task) do(ctx context.Context, s step) outcome {

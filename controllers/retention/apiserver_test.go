@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
@@ -636,7 +637,7 @@ func scheduleDeleted(t *testing.T, cfg *rest.Config) {
 		h.copyOf(claim, fmt.Sprint("c-", i), time.Duration(9-i)*time.Hour, i != 3)
 	}
 	held := h.copyOf(claim, "held", time.Hour, true, func(s *snapshotv1.VolumeSnapshot) {
-		s.Annotations = map[string]string{v1alpha1.AnnotationHold: "audit"}
+		s.Annotations = map[string]string{v1alpha1.AnnotationHold: "audit" + strings.Repeat("ü", 2000)}
 	})
 	retained := h.content(held, snapshotv1.VolumeSnapshotContentRetain)
 	restored := h.claim("restored", "c-7", corev1.ClaimPending)
@@ -656,8 +657,14 @@ func scheduleDeleted(t *testing.T, cfg *rest.Config) {
 	if err := h.c.Get(t.Context(), client.ObjectKeyFromObject(s), s); !apierrors.IsNotFound(err) {
 		t.Errorf("the schedule is still there: %v", err)
 	}
-	if told := h.told(); !strings.Contains(told, "CopiesKept") || !strings.Contains(told, "audit") {
+	told := h.told()
+	if !strings.Contains(told, "CopiesKept") || !strings.Contains(told, "audit") {
 		t.Errorf("the held copy is not told of:\n%s", told)
+	}
+	for _, note := range strings.Split(told, "\n") {
+		if len(note) > 1024 || !utf8.ValidString(note) {
+			t.Errorf("an event that the API server refuses, of %d bytes: %s", len(note), note)
+		}
 	}
 
 	t.Run("changed back while it goes", func(t *testing.T) {

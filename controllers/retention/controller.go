@@ -220,7 +220,7 @@ func (r *Reconciler) release(ctx context.Context, s *v1alpha1.SnapshotSchedule, 
 	if len(plan.Delete) == 0 && !waits {
 		if n := len(plan.Keep); n > 0 {
 			r.Events.Eventf(s, seen.object(plan.Keep[0].Member), corev1.EventTypeWarning, "CopiesKept", "Delete",
-				"%d copies stay behind and age out no more, though onScheduleDelete is Delete, such as VolumeSnapshot %s: %s", n, plan.Keep[0].Name, plan.Keep[0].Why)
+				"%d copies stay behind and age out no more, though onScheduleDelete is Delete, such as VolumeSnapshot %s: %s", n, plan.Keep[0].Name, cut(plan.Keep[0].Why, maxWhy))
 		}
 		return ctrl.Result{}, r.keepFinalizer(ctx, s, false)
 	}
