@@ -61,14 +61,15 @@ type Runner struct {
 	metrics *instruments
 
 	mu    sync.Mutex
-	busy  map[types.UID]string // by Pod: the schedule whose hooks run in it
-	ready context.Context      // of Start; nil: it has not looked for records yet
+	busy  map[types.UID]string         // by Pod: the schedule whose hooks run in it
+	undo  map[types.NamespacedName]int // by schedule: freezes that wait to be undone
+	ready context.Context              // of Start; nil: it has not looked for records yet
 	tasks sync.WaitGroup
 }
 
 // NewRunner makes a Runner and registers its metrics.
 func NewRunner(o Options) *Runner {
-	r := &Runner{o: o, metrics: newInstruments(), busy: map[types.UID]string{}}
+	r := &Runner{o: o, metrics: newInstruments(), busy: map[types.UID]string{}, undo: map[types.NamespacedName]int{}}
 	o.Registry.MustRegister(r.metrics.all()...)
 	return r
 }
@@ -124,6 +125,26 @@ func (r *Runner) release(pods []types.UID) {
 	for _, uid := range pods {
 		delete(r.busy, uid)
 	}
+}
+
+// toUndo counts freezes that wait to be undone. A schedule without any has no
+// series: it may be gone by then.
+func (r *Runner) toUndo(owner Owner, more int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
+	if r.undo[key] += more; r.undo[key] > 0 {
+		r.metrics.toUndo.WithLabelValues(key.Namespace, key.Name).Set(float64(r.undo[key]))
+		return
+	}
+	delete(r.undo, key)
+	r.metrics.toUndo.DeleteLabelValues(key.Namespace, key.Name)
+}
+
+// Forget takes the counts of failures away of a schedule that is gone. What is
+// still to be undone of it stays told until it is.
+func (r *Runner) Forget(schedule types.NamespacedName) {
+	r.metrics.failures.DeletePartialMatch(prometheus.Labels{"namespace": schedule.Namespace, "schedule": schedule.Name})
 }
 
 // taken says whether a freeze is under way in a Pod.
@@ -219,9 +240,8 @@ func (t *task) drive(ctx context.Context, f *freezing) {
 // record is there for whoever leads next.
 func (t *task) finish(ctx context.Context, f *freezing) {
 	defer func() { t.runner.release(t.held) }()
-	toUndo := t.runner.metrics.toUndo.WithLabelValues(t.record.Owner.Namespace, t.record.Owner.Name)
-	toUndo.Inc()
-	defer toUndo.Dec()
+	t.runner.toUndo(t.record.Owner, 1)
+	defer t.runner.toUndo(t.record.Owner, -1)
 	for t.drive(ctx, f); f.at == pause; t.drive(ctx, f) {
 		if f.pass == blocking {
 			t.runner.release(t.held)

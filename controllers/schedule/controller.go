@@ -267,4 +267,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.ledger.forget(key)
 	r.unwritten.written(key)
 	r.metrics.forget(key)
+	if r.hooks != nil {
+		r.hooks.Forget(key)
+	}
 }

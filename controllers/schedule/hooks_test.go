@@ -130,6 +130,16 @@ func testHooks(t *testing.T) {
 	if len(st.Claims) != 1 || st.Claims[0].Reason != v1alpha1.ClaimNotQuiesced {
 		t.Errorf("the status tells %+v", st.Claims)
 	}
+	const failures = "holdfast_hook_failures_total"
+	if m.series(failures, ns) == 0 {
+		t.Error("the hook that failed is not counted")
+	}
+	if err := server.client.Delete(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.look(s, slot.Add(lastRetry+2*time.Second)); err != nil || m.series(failures, ns) != 0 {
+		t.Errorf("%d series of a schedule that is gone, %v", m.series(failures, ns), err)
+	}
 }
 
 // testHangingHooks: hooks of other people that hang do not stop a schedule
