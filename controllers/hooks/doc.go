@@ -24,7 +24,9 @@
 //
 //	a hook of after                what becomes of it
 //	ended with exit code 0         done
-//	ended otherwise                tried again, 5 times in all, then given up and told
+//	ended otherwise                tried again, 5 times in all, then given up and told;
+//	                               for the first minutes where one of before was not
+//	                               waited for any longer, since what it does may come yet
 //	could not be begun, or took    tried again for as long as the Pod is there; for
 //	longer than timeoutSeconds     the first minutes no other freeze of it is begun
 //	its Pod is gone, has ended,    there is nothing left to undo

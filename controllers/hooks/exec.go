@@ -37,8 +37,8 @@ func NewExec(cfg *rest.Config, live client.Reader) (*Exec, error) {
 	return &Exec{cfg: cfg, core: set.CoreV1().RESTClient(), live: live}, nil
 }
 
-// Run runs a command and waits for its end, at most so long. Its error is ErrGone
-// or ErrRan, or another one where it is not known to have ended. What the command
+// Run runs a command and waits for its end, at most so long. Its error is ErrGone,
+// ErrRan or ErrMayRun, or another one where it is not known to have ended. What the command
 // writes is not kept, but for the end of its last words on stderr.
 func (e *Exec) Run(ctx context.Context, c Command, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -66,7 +66,7 @@ func (e *Exec) Run(ctx context.Context, c Command, within time.Duration) error {
 	case errors.As(err, &exit):
 		return fmt.Errorf("%w with exit code %d%s", ErrRan, exit.Code, stderr.said())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("it took longer than %v, and may still run", within.Round(time.Millisecond))
+		return fmt.Errorf("it took longer than %v, and %w", within.Round(time.Millisecond), ErrMayRun)
 	}
 	return fmt.Errorf("it cannot be run: %w", err)
 }

@@ -15,13 +15,17 @@ import (
 var (
 	// ErrRan: it ran, and ended with another exit code than 0.
 	ErrRan = errors.New("the command failed")
+	// ErrMayRun: it was not waited for any longer, and nothing ends it.
+	ErrMayRun = errors.New("may still run")
 	// ErrGone: the Pod is gone, has ended, or is another of its name.
 	ErrGone = errors.New("its Pod is gone")
 )
 
 const (
 	// maxRuns is how often a hook of after is run that fails each time. It may
-	// fail since there is nothing to undo, so it is not run for ever.
+	// fail since there is nothing to undo, so it is not run for ever. Where one of
+	// before may still run there may be something to undo later, and it is run in
+	// each pass up to blocking.
 	maxRuns = 5
 	// firstWait doubles with every pass over what is left to undo, to longestWait.
 	firstWait   = time.Second
@@ -89,11 +93,12 @@ type freezing struct {
 	next   int       // of freeze.Before
 	since  time.Time // the first hook of before
 	begun  map[types.UID]bool
-	left   []undo   // of after
-	pass   int      // over left
-	in     int      // of left
-	asked  []string // copies that may have been made
-	made   []string // copies that were
+	mayRun map[types.UID]bool // Pods in which a hook of before may still run
+	left   []undo             // of after
+	pass   int                // over left
+	in     int                // of left
+	asked  []string           // copies that may have been made
+	made   []string           // copies that were
 	marked bool
 	marks  map[string]string
 	// unheeded: a hook of before failed, with onError Continue.
@@ -113,7 +118,9 @@ type undo struct {
 }
 
 // begin is a freeze that nothing was done of.
-func begin(f Freeze) *freezing { return &freezing{freeze: f, begun: map[types.UID]bool{}} }
+func begin(f Freeze) *freezing {
+	return &freezing{freeze: f, begun: map[types.UID]bool{}, mayRun: map[types.UID]bool{}}
+}
 
 // takeUp is a freeze of which there is a record, and that nobody goes on with.
 func takeUp(after []Command, copies []string) *freezing {
@@ -209,6 +216,9 @@ func (f *freezing) ran(now time.Time, err error) {
 		f.goBefore(now)
 		return
 	}
+	if errors.Is(err, ErrMayRun) {
+		f.mayRun[b.PodUID] = true
+	}
 	f.fails(b, fmt.Sprint(err))
 	if f.failed != "" {
 		f.undoing(nil)
@@ -302,7 +312,7 @@ func (f *freezing) undid(err error) {
 		u.done = true
 	case errors.Is(err, ErrRan):
 		u.runs++
-		u.done = u.runs == maxRuns
+		u.done = u.runs >= maxRuns && (!f.mayRun[u.command.PodUID] || f.pass >= blocking)
 		if u.done {
 			f.notes = append(f.notes, Note{Command: u.command, Problem: fmt.Sprintf("%s: %v; it was run %d times and is given up: see to the Pod by hand", u.command, err, maxRuns), Undo: true})
 		}

@@ -347,3 +347,40 @@ func TestNotesAreCut(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatFreezesLateIsThawed: a hook of before that is not waited for any longer
+// goes on in its container, and may freeze what a hook of after has just found to
+// be thawed.
+func TestWhatFreezesLateIsThawed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before error
+		late   time.Duration // how long after its time it freezes; 0: never
+		thawed bool
+		runs   int
+	}{
+		"ran":             {before: ErrRan, runs: maxRuns},
+		"freezes late":    {before: fmt.Errorf("it took longer than 10s, and %w", ErrMayRun), late: 2 * time.Minute, thawed: true, runs: 8},
+		"never freezes":   {before: fmt.Errorf("it took longer than 10s, and %w", ErrMayRun), runs: blocking + 1},
+		"is not answered": {before: errDown, runs: maxRuns},
+	} {
+		p, began, thawed := newPlay(), time.Time{}, false
+		p.ends = func(c Command) error {
+			switch {
+			case strings.HasPrefix(c.Hook, "before"):
+				began = p.now
+				return tc.before
+			case tc.late > 0 && p.now.Sub(began) >= tc.late && c.Pod == "p":
+				thawed = true
+				return nil
+			}
+			return ErrRan // it is not frozen
+		}
+		f := begin(Freeze{Copies: []string{"a"}, MaxFreeze: 30 * time.Second, Before: []Before{{Command: in("before[0]", "p")}}, After: []Command{in("after[0]", "p")}})
+		if !p.carry(t, f, 200) {
+			t.Fatalf("%s: it does not end", name)
+		}
+		if runs := len(p.did) - 1; thawed != tc.thawed || runs != tc.runs {
+			t.Errorf("%s: thawed %t after %d runs, want %t after %d", name, thawed, runs, tc.thawed, tc.runs)
+		}
+	}
+}
