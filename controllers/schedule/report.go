@@ -46,7 +46,7 @@ func Report(now time.Time, old v1alpha1.SnapshotScheduleStatus, generation int64
 	if c := f.Seen.Spec.Consistency; c == v1alpha1.GroupCopies || c == v1alpha1.BestEffortGroups {
 		status.LastGroupCut = LastCut(f.Seen.Copies, old.LastGroupCut)
 	}
-	troubled, failing := f.claims()
+	troubled, failing := f.claims(old)
 	status.Claims = troubled[:min(len(troubled), maxClaims)]
 	c := conditions{status: &status, generation: generation, now: now}
 	c.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonSpecValid, "the spec can be acted on")
@@ -161,7 +161,7 @@ func count(status *v1alpha1.SnapshotScheduleStatus, all []copies.Copy) {
 
 // claims are those that need a look, worst first, and of these the failing ones:
 // they are not copied, and nobody wanted it so.
-func (f Found) claims() (troubled, failing []v1alpha1.ClaimSnapshots) {
+func (f Found) claims(old v1alpha1.SnapshotScheduleStatus) (troubled, failing []v1alpha1.ClaimSnapshots) {
 	newest, judged := map[types.UID]copies.Copy{}, map[types.UID]copies.Copy{}
 	ready, done := map[types.UID]time.Time{}, map[types.UID]bool{}
 	for _, c := range f.Seen.Copies {
@@ -179,9 +179,10 @@ func (f Found) claims() (troubled, failing []v1alpha1.ClaimSnapshots) {
 			ready[c.ClaimUID] = latest(ready[c.ClaimUID], c.At())
 		}
 	}
-	byUID := map[types.UID]v1alpha1.ClaimSnapshots{}
+	byUID, joined := map[types.UID]v1alpha1.ClaimSnapshots{}, f.joined(old)
 	for _, c := range f.Seen.Candidates {
-		if trouble := f.trouble(c, newest[c.Claim.UID], judged[c.Claim.UID], done[c.Claim.UID]); trouble != nil {
+		excused := done[c.Claim.UID] || newest[c.Claim.UID].Asked.IsZero() && joined(c.Claim.UID)
+		if trouble := f.trouble(c, newest[c.Claim.UID], judged[c.Claim.UID], excused); trouble != nil {
 			byUID[c.Claim.UID] = *trouble
 		}
 	}
@@ -201,6 +202,23 @@ func (f Found) claims() (troubled, failing []v1alpha1.ClaimSnapshots) {
 	})
 	n, _ := slices.BinarySearchFunc(troubled, mild, func(t v1alpha1.ClaimSnapshots, m int) int { return cmp.Compare(mildness(t), m) })
 	return troubled, troubled[:n]
+}
+
+// joined says of a claim without any copy whether it came to the schedule after
+// the last run: bound since, or brought under the target, or opted in. What was
+// missed was told when that run was over, and is in the status since.
+func (f Found) joined(old v1alpha1.SnapshotScheduleStatus) func(types.UID) bool {
+	told := map[types.UID]bool{}
+	for _, c := range old.Claims {
+		switch c.Reason {
+		case v1alpha1.ClaimNotBound, v1alpha1.ClaimOptedOut, v1alpha1.ClaimDeleting:
+		default:
+			told[c.UID] = true
+		}
+	}
+	justOver := !moment(f.Plan.LastScheduleTime).Equal(old.LastScheduleTime)
+	unlisted := len(old.Claims) == maxClaims // it may be one that is not listed
+	return func(claim types.UID) bool { return !justOver && !unlisted && !told[claim] }
 }
 
 // mild is the least mildness of what is no failure.
@@ -229,7 +247,8 @@ func kindAndName(c copies.Copy) string {
 // trouble says what is wrong with a claim's newest copy, or that it is missing.
 // judged is the newest one that is ready or has failed: one that is only being
 // made is no success, and ends no failure. done: the claim has a copy of the last
-// run, whatever the clock of the API server says of when that was made.
+// run, whatever the clock of the API server says of when that was made, or had no
+// part in that run.
 func (f Found) trouble(c Candidate, newest, judged copies.Copy, done bool) *v1alpha1.ClaimSnapshots {
 	t := &v1alpha1.ClaimSnapshots{UID: c.Claim.UID, Name: c.Claim.Name}
 	last := f.Plan.LastScheduleTime

@@ -158,6 +158,54 @@ func TestReportOfTrouble(t *testing.T) {
 	}
 }
 
+// TestWhoJoinsAfterARunHasMissedNothing: a claim that is bound, labelled or opted
+// in after the last run has had no part in it. One that it passed over stays told.
+func TestWhoJoinsAfterARunHasMissedNothing(t *testing.T) {
+	many := func(status *v1alpha1.SnapshotScheduleStatus) {
+		for i := range maxClaims {
+			status.Claims = append(status.Claims, v1alpha1.ClaimSnapshots{UID: types.UID(fmt.Sprint("c", i)), Reason: v1alpha1.ClaimMissed})
+		}
+	}
+	was := func(reason v1alpha1.ClaimReason) func(*v1alpha1.SnapshotScheduleStatus) {
+		return func(status *v1alpha1.SnapshotScheduleStatus) {
+			status.Claims = []v1alpha1.ClaimSnapshots{{UID: "b", Reason: reason}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		before func(*v1alpha1.SnapshotScheduleStatus)
+		copies []copies.Copy
+		missed bool
+	}{
+		"not of the target before":     {},
+		"not bound before":             {before: was(v1alpha1.ClaimNotBound)},
+		"opted out before":             {before: was(v1alpha1.ClaimOptedOut)},
+		"missed":                       {before: was(v1alpha1.ClaimMissed), missed: true},
+		"refused":                      {before: was(v1alpha1.ClaimRefused), missed: true},
+		"its class was not there":      {before: was(v1alpha1.ClaimClassNotFound), missed: true},
+		"it was waiting":               {before: was(v1alpha1.ClaimWaits), missed: true},
+		"it may be one too many":       {before: many, missed: true},
+		"it has copies of runs before": {copies: []copies.Copy{{Name: "s0", ClaimUID: "b", State: copies.Ready, Asked: today("10:00:00")}}, missed: true},
+		"the run is over just now":     {before: func(status *v1alpha1.SnapshotScheduleStatus) { *status = v1alpha1.SnapshotScheduleStatus{} }, missed: true},
+	} {
+		p := newPlay(t, hourly(), "09:30:00", "a")
+		p.every("09:30:00", "11:05:00")
+		old := Report(today("11:05:00"), v1alpha1.SnapshotScheduleStatus{}, 7, p.found(p.look("11:05:00")))
+		if tc.before != nil {
+			tc.before(&old)
+		}
+		p.claim("b", "00:00:00")
+		p.seen.Copies = append(p.seen.Copies, tc.copies...)
+		status := Report(today("11:06:00"), old, 7, p.found(p.look("11:06:00")))
+		missed := false
+		for _, c := range status.Claims {
+			missed = missed || c.UID == "b" && c.Reason == v1alpha1.ClaimMissed
+		}
+		if missed != tc.missed {
+			t.Errorf("%s: missed %t, want %t: %+v", name, missed, tc.missed, status.Claims)
+		}
+	}
+}
+
 // TestANightlyFailureStaysTold: a copy that fails has the next one begin in the
 // same moment, where the deadline is as long as the time between two runs.
 func TestANightlyFailureStaysTold(t *testing.T) {
