@@ -2,7 +2,9 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	iofs "io/fs"
 	"sync/atomic"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -106,6 +108,13 @@ func (s *NodeService) stageFilesystem(ctx context.Context, device blockdev.Devic
 	if err != nil {
 		return err
 	}
+	if mounted && s.isDead(point) {
+		log.Info("NodeStageVolume: the device of what is mounted is gone, unmounting", "path", want.path, "major", point.Major, "minor", point.Minor)
+		if err := s.mounts.Unmount(want.path); err != nil {
+			return err
+		}
+		mounted = false
+	}
 	if mounted {
 		if err := sameStaging(point, device, want); err != nil {
 			return err
@@ -129,6 +138,19 @@ func (s *NodeService) stageFilesystem(ctx context.Context, device blockdev.Devic
 		return nil // a new filesystem has the device's size
 	}
 	return s.finishStage(ctx, device, want)
+}
+
+// isDead says whether the device under a mount is gone: the volume was detached by
+// force from a node that was taken for lost, and is back. Nothing can be read or
+// written there, and while it stays no Pod can be given the volume. The kernel
+// gives the device's number to no other one before the mount has ended; number 0
+// is a filesystem's without a device.
+func (s *NodeService) isDead(point fs.Point) bool {
+	if point.Major == 0 {
+		return false
+	}
+	_, err := s.devices.ByNumber(point.Major, point.Minor)
+	return errors.Is(err, iofs.ErrNotExist)
 }
 
 // finishStage makes sure that what is staged can be written to, if that is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -418,6 +419,57 @@ func TestStageThatCannotGrow(t *testing.T) {
 	}
 	if len(mounts.at) != 1 {
 		t.Errorf("want one mount, got %v", mounts.at)
+	}
+}
+
+// deviceIsBack is an instance whose disk was torn away, and has another number now.
+type deviceIsBack struct{ oneDevice }
+
+func (d deviceIsBack) ByNumber(major, minor uint32) (blockdev.Device, error) {
+	if !d.device.SameNumber(major, minor) {
+		return blockdev.Device{}, iofs.ErrNotExist
+	}
+	return d.device, nil
+}
+
+// mountsOfTheLost are what was left mounted, and what is since.
+type mountsOfTheLost struct{ mountsThatDoNotGrow }
+
+func (m mountsOfTheLost) Unmount(path string) error {
+	delete(m.at, path)
+	return nil
+}
+
+func (mountsOfTheLost) Grow(context.Context, string, string) (fs.Growth, error) {
+	return fs.Growth{}, nil
+}
+
+// TestStageAfterForcedDetach: the mount of a device that is gone is in nobody's
+// way; one of a device that is there, or of none, is left alone.
+func TestStageAfterForcedDetach(t *testing.T) {
+	for name, tc := range map[string]struct {
+		left fs.Point
+		want codes.Code
+	}{
+		"device gone":       {fs.Point{Major: 259, Minor: 7, Type: "ext4"}, codes.OK},
+		"a tmpfs":           {fs.Point{Minor: 42, Type: "tmpfs"}, codes.AlreadyExists},
+		"this device, live": {fs.Point{Major: 259, Minor: 1, Type: "ext4"}, codes.OK},
+		"live, another way": {fs.Point{Major: 259, Minor: 1, Type: "xfs"}, codes.AlreadyExists},
+	} {
+		mounts := mountsOfTheLost{mountsThatDoNotGrow{at: map[string]fs.Point{"/stage": tc.left}}}
+		devices := deviceIsBack{oneDevice{device: blockdev.Device{Path: "/dev/nvme2n1", Major: 259, Minor: 1}}}
+		service := NewNodeService(devices, mounts, metadata{}, VolumeLimits{})
+		_, err := service.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: "/stage", VolumeCapability: nodeCapability(writer, "")})
+		if status.Code(err) != tc.want {
+			t.Errorf("%s: want %s, got %v", name, tc.want, err)
+		}
+		staged := mounts.at["/stage"]
+		if tc.want == codes.OK && (staged.Major != 259 || staged.Minor != 1) {
+			t.Errorf("%s: at the staging path is %+v", name, staged)
+		}
+		if tc.want != codes.OK && staged != tc.left {
+			t.Errorf("%s: what was mounted has become %+v", name, staged)
+		}
 	}
 }
 
