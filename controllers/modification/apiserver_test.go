@@ -168,9 +168,42 @@ func TestModify(t *testing.T) {
 	before = b.DeepCopy()
 	b.Annotations, b.Spec.VolumeAttributesClassName = nil, ptr.To("gold")
 	must(c.Patch(t.Context(), b, client.MergeFrom(before)))
+	left := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "left"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: b.Status.Capacity, AccessModes: b.Spec.AccessModes, VolumeAttributesClassName: ptr.To(first),
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "left"}},
+	}}
+	must(c.Create(t.Context(), left))
+	must(m.Sweep(t.Context()))
+	if got := classes(); got != "gold "+first+" "+second {
+		t.Errorf("classes are %s: a volume that has outlived its claim names one", got)
+	}
+	left.Finalizers = nil // nobody protects volumes here
+	must(c.Update(t.Context(), left))
+	must(c.Delete(t.Context(), left))
+	late := claim("late", driver, fast)
+	must(m.Sweep(t.Context()))
+	if got := classes(); classOf("late") != first || got != "gold "+first+" "+second {
+		t.Errorf("a claim was given class %s by this sweep, and the classes are %s", classOf("late"), got)
+	}
+	must(c.Get(t.Context(), client.ObjectKeyFromObject(late), late))
+	before = late.DeepCopy()
+	late.Annotations, late.Spec.VolumeAttributesClassName = nil, ptr.To("gold")
+	must(c.Patch(t.Context(), late, client.MergeFrom(before)))
 	must(m.Sweep(t.Context()))
 	if got := classes(); got != "gold "+second {
 		t.Errorf("classes are %s: one is used by nobody", got)
+	}
+
+	// One of the name that is a stranger's, or that is on its way out, is told of.
+	told()
+	must(c.Create(t.Context(), &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-ebs-iops5"}, DriverName: driver, Parameters: map[string]string{"iops": "9"}}))
+	must(c.Create(t.Context(), &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-ebs-iops6", Finalizers: []string{"a.b/c"}}, DriverName: driver, Parameters: map[string]string{"iops": "6"}}))
+	must(c.Delete(t.Context(), &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-ebs-iops6"}}))
+	claim("strange", driver, map[string]string{driver + "/iops": "5"})
+	claim("going", driver, map[string]string{driver + "/iops": "6"})
+	must(m.Sweep(t.Context()))
+	if got := told(); classOf("strange")+classOf("going") != "" || !strings.Contains(got, "is there already with driver") || !strings.Contains(got, "is being deleted, and is made again") {
+		t.Errorf("claims have classes %q and %q; told was\n%s", classOf("strange"), classOf("going"), got)
 	}
 	if other.Spec.VolumeAttributesClassName != nil {
 		t.Error("a volume of another driver is modified")

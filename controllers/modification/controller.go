@@ -91,6 +91,7 @@ func (m *Modifier) Sweep(ctx context.Context) error {
 	}
 	var failed []error
 	asks := map[types.UID]bool{}
+	asked := map[string]bool{} // classes that this sweep may have set on claims
 	for i := range claims.Items {
 		c := &claims.Items[i]
 		step, why, class := Decide(c, ours)
@@ -104,6 +105,7 @@ func (m *Modifier) Sweep(ctx context.Context) error {
 		}
 		asks[c.UID] = true
 		if step == Set {
+			asked[class.Name] = true
 			if why, err = m.set(ctx, c, class); err != nil {
 				failed = append(failed, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err))
 			}
@@ -115,7 +117,7 @@ func (m *Modifier) Sweep(ctx context.Context) error {
 			delete(m.told, uid)
 		}
 	}
-	return errors.Join(append(failed, m.clean(ctx, classes.Items, claims.Items))...)
+	return errors.Join(append(failed, m.clean(ctx, classes.Items, claims.Items, asked))...)
 }
 
 // ofDriver says whether a claim's volume is of the driver.
@@ -138,8 +140,8 @@ func (m *Modifier) set(ctx context.Context, c *corev1.PersistentVolumeClaim, cla
 	if why, err = m.refusal(ctx, c, after, class); err != nil || why != "" {
 		return why, err
 	}
-	if err := m.ensure(ctx, class); err != nil {
-		return "", err
+	if why, err = m.ensure(ctx, class); err != nil || why != "" {
+		return why, err
 	}
 	err = m.Client.Patch(ctx, after, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}))
 	switch {
@@ -187,34 +189,44 @@ func (m *Modifier) refusal(ctx context.Context, before, after *corev1.Persistent
 	return strings.Join(refusals, "; "), nil
 }
 
-// ensure makes a class. One of the name that is there and says something else is
-// somebody's, and is left alone.
-func (m *Modifier) ensure(ctx context.Context, class *storagev1.VolumeAttributesClass) error {
-	err := m.Client.Create(ctx, class.DeepCopy())
+// ensure makes a class, or says why it cannot be had. One of the name that is there
+// and says something else is somebody's, and is left alone.
+func (m *Modifier) ensure(ctx context.Context, class *storagev1.VolumeAttributesClass) (why string, err error) {
+	err = m.Client.Create(ctx, class.DeepCopy())
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return "", err
 	}
 	there := &storagev1.VolumeAttributesClass{}
 	if err := m.World.Live.Get(ctx, client.ObjectKeyFromObject(class), there); err != nil {
-		return fmt.Errorf("read VolumeAttributesClass %s, which is there already: %w", class.Name, err)
+		return "", fmt.Errorf("read VolumeAttributesClass %s, which is there already: %w", class.Name, err)
 	}
-	if there.DriverName != class.DriverName || fmt.Sprint(there.Parameters) != fmt.Sprint(class.Parameters) || there.DeletionTimestamp != nil {
-		return fmt.Errorf("VolumeAttributesClass %s is there already with driver %s and parameters %v, want %s and %v: delete or rename it", class.Name, there.DriverName, there.Parameters, class.DriverName, class.Parameters)
+	switch {
+	case there.DriverName != class.DriverName || fmt.Sprint(there.Parameters) != fmt.Sprint(class.Parameters):
+		return fmt.Sprintf("VolumeAttributesClass %s is there already with driver %s and parameters %v, want %s and %v: have it deleted, or made again under another name", class.Name, there.DriverName, there.Parameters, class.DriverName, class.Parameters), nil
+	case there.DeletionTimestamp != nil:
+		return fmt.Sprintf("VolumeAttributesClass %s is being deleted, and is made again once it is gone: claims and volumes that name it keep it until then", class.Name), nil
 	}
-	return nil
+	return "", nil
 }
 
-// clean deletes the classes of ours that nothing names. Kubernetes keeps one that
-// is named after all (finalizer of its VAC protection controller).
-func (m *Modifier) clean(ctx context.Context, classes []storagev1.VolumeAttributesClass, claims []corev1.PersistentVolumeClaim) error {
+// clean deletes the classes of ours that nothing names, nor was asked to in this
+// sweep: claims are as they were before it. Kubernetes keeps one that is named after
+// all (finalizer of its VAC protection controller), and lets nobody else have it.
+func (m *Modifier) clean(ctx context.Context, classes []storagev1.VolumeAttributesClass, claims []corev1.PersistentVolumeClaim, used map[string]bool) error {
 	if len(classes) == 0 {
 		return nil
 	}
-	used := map[string]bool{}
+	var volumes corev1.PersistentVolumeList
+	if err := m.World.Cache.List(ctx, &volumes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list PersistentVolumes: %w", err)
+	}
 	add := func(name *string) {
 		if name != nil {
 			used[*name] = true
 		}
+	}
+	for i := range volumes.Items { // also those that have outlived their claims
+		add(volumes.Items[i].Spec.VolumeAttributesClassName)
 	}
 	for i := range claims {
 		c := &claims[i]

@@ -133,6 +133,7 @@ func SlimVolume(o any) (any, error) {
 	kept.CreationTimestamp, kept.DeletionTimestamp = v.CreationTimestamp, v.DeletionTimestamp
 	kept.Spec.Capacity, kept.Status.Phase = slim.Sizes(v.Spec.Capacity), slim.Text(v.Status.Phase)
 	kept.Spec.PersistentVolumeReclaimPolicy, kept.Status.Message = slim.Text(v.Spec.PersistentVolumeReclaimPolicy), v.Status.Message
+	kept.Spec.VolumeAttributesClassName = slim.Pointer(v.Spec.VolumeAttributesClassName)
 	if of := v.Spec.ClaimRef; of != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: slim.Text(of.Namespace), Name: of.Name, UID: of.UID}
 	}
