@@ -82,33 +82,6 @@ func TestNumbersThatATypeDoesNotHave(t *testing.T) {
 	}
 }
 
-// AWS's driver cuts the IOPS of a StorageClass to the most of the type and of the
-// size, so that one class serves small claims too, and raises what is too little
-// where the class allows it.
-func TestIOPSOfAClassFitEverySize(t *testing.T) {
-	c := newCluster(t)
-	for n, tc := range []struct {
-		params map[string]string
-		size   int64
-		want   int32
-	}{
-		{map[string]string{"iops": "6000"}, 10, 5000},
-		{map[string]string{"iops": "16000"}, 1, 3000}, // which comes with every gp3 volume
-		{map[string]string{"iops": "90000"}, 200, 80000},
-		{map[string]string{"type": "io1", "iops": "5000"}, 20, 1000},
-		{map[string]string{"type": "io2", "iops": "300000"}, 300, 256000},
-		{map[string]string{"type": "io1", "iopsPerGB": "100"}, 20, 1000},
-		{map[string]string{"iops": "100", "allowAutoIOPSPerGBIncrease": "true"}, 10, 3000},
-	} {
-		vol := c.volume(fmt.Sprintf("pvc-%d", n), parameters(tc.params), func(r *csi.CreateVolumeRequest) {
-			r.CapacityRange = &csi.CapacityRange{RequiredBytes: tc.size << 30}
-		})
-		if made, _ := c.sim.Volume(vol.GetVolumeId()); made.IOPS != tc.want {
-			t.Errorf("%v on %d GiB: %d IOPS, want %d", tc.params, tc.size, made.IOPS, tc.want)
-		}
-	}
-}
-
 // TestAttachUntilInitialized: a restored volume of such a class is attached once
 // EC2 says that all its content is there, and no EC2 call is spent on an empty one.
 func TestAttachUntilInitialized(t *testing.T) {

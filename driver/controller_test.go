@@ -293,7 +293,8 @@ func TestCreateVolumeRefusals(t *testing.T) {
 	}{
 		"unknown parameter":   {param("encrypt", "true"), codes.InvalidArgument, []string{"encrypt", "allowed are"}},
 		"bad value":           {param("encrypted", "yes"), codes.InvalidArgument, []string{"encrypted", "yes", "true or false"}},
-		"iops for gp3":        {param("iops", "2000"), codes.InvalidArgument, []string{"2000", "3000 to 80000"}},
+		"iops for gp3":        {param("iops", "90000"), codes.InvalidArgument, []string{"90000", "3000 to 80000"}},
+		"iops for the size":   {param("iops", "6000"), codes.InvalidArgument, []string{"6000", "10 GiB", "5000"}},
 		"throughput for iops": {param("throughput", "1000"), codes.InvalidArgument, []string{"1000", "750"}},
 		"attributes class, throughput for gp2": {func(r *csi.CreateVolumeRequest) {
 			r.Parameters["type"], r.MutableParameters = "gp2", map[string]string{"throughput": "200"}
@@ -307,17 +308,10 @@ func TestCreateVolumeRefusals(t *testing.T) {
 			r.Parameters["iops"], r.Parameters["tagSpecification_1"] = "4000", "CSIVolumeName=x"
 		}, codes.InvalidArgument, []string{"reserved"}},
 		"attributes class":               {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"encrypted": "false"} }, codes.InvalidArgument, []string{"VolumeAttributesClass", "encrypted"}},
-		"attributes class, for the type": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "90000"} }, codes.InvalidArgument, []string{"90000", "3000 to 80000"}},
-		"attributes class, for the size": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "6000"} }, codes.InvalidArgument, []string{"6000", "10 GiB", "5000"}},
-		"attributes class, rate": {func(r *csi.CreateVolumeRequest) {
-			r.MutableParameters = map[string]string{"iopsPerGB": "501"}
-		}, codes.InvalidArgument, []string{"501", "at most 500"}},
-		"attributes class, low": {func(r *csi.CreateVolumeRequest) {
-			r.Parameters["allowAutoIOPSPerGBIncrease"], r.MutableParameters = "true", map[string]string{"iops": "2000"}
-		}, codes.InvalidArgument, []string{"2000", "3000 to 80000"}},
-		"no name":       {func(r *csi.CreateVolumeRequest) { r.Name = "" }, codes.InvalidArgument, []string{"name"}},
-		"long name":     {func(r *csi.CreateVolumeRequest) { r.Name = strings.Repeat("n", 257) }, codes.InvalidArgument, []string{"257"}},
-		"no capability": {func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = nil }, codes.InvalidArgument, []string{"capability"}},
+		"attributes class, for the size": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "6000"} }, codes.InvalidArgument, []string{"6000", "5000"}},
+		"no name":                        {func(r *csi.CreateVolumeRequest) { r.Name = "" }, codes.InvalidArgument, []string{"name"}},
+		"long name":                      {func(r *csi.CreateVolumeRequest) { r.Name = strings.Repeat("n", 257) }, codes.InvalidArgument, []string{"257"}},
+		"no capability":                  {func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = nil }, codes.InvalidArgument, []string{"capability"}},
 		"RWX on a filesystem": {func(r *csi.CreateVolumeRequest) {
 			r.VolumeCapabilities[0].AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 		}, codes.InvalidArgument, []string{"one node at a time"}},

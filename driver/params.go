@@ -105,7 +105,6 @@ type volumeParameters struct {
 	raiseIOPS       bool // allowAutoIOPSPerGBIncrease
 	iopsFollowSize  bool // allowAutoIOPSIncreaseOnModify
 	iopsStay        bool // IOPS are another type's: within this type's limits
-	iopsExact       bool // IOPS are a VolumeAttributesClass's: these or none
 	throughputMiBps int32
 	encrypted       bool
 	kmsKeyID        string
@@ -214,12 +213,14 @@ func parseVolumeParameters(params map[string]string) (volumeParameters, error) {
 	return p.withNumbersOfType(), nil
 }
 
-// withNumbersOfType cuts IOPS to the most that the type has, and leaves out IOPS
-// and throughput where it lets nobody choose them: AWS's driver and Kubernetes'
-// own before it take iopsPerGB on gp2 for nothing, and many a class of theirs has it.
+// withNumbersOfType leaves out IOPS and throughput where the type lets nobody
+// choose them: AWS's driver and Kubernetes' own before it take iopsPerGB on gp2
+// for nothing, and many a class of theirs has it.
 func (p volumeParameters) withNumbersOfType() volumeParameters {
 	l, _ := ebs.LimitsOf(p.volumeType)
-	p.iops, p.iopsPerGB = min(p.iops, l.MaxIOPS), min(p.iopsPerGB, l.MaxIOPSPerGiB)
+	if l.MaxIOPS == 0 {
+		p.iops, p.iopsPerGB = 0, 0
+	}
 	if l.MaxThroughputMiBps == 0 {
 		p.throughputMiBps = 0
 	}
@@ -240,19 +241,15 @@ func (p volumeParameters) volumeContext(hasSource bool) map[string]string {
 }
 
 // iopsFor is the number of IOPS for a volume of a size; 0 is EC2's default.
-// What a class gives beyond the most of the type, or of the size, is cut to it,
-// since a class must serve every size, as in AWS's driver and for rates in
-// Kubernetes' own before it; a result below the minimum is raised only where the
-// class allows it.
+// What iopsPerGB gives beyond the type's maximum is cut to it, since a rate
+// must serve every size, as in AWS's driver and in Kubernetes' own before it; a
+// result below the minimum is raised only where the class allows it.
 func (p volumeParameters) iopsFor(size ebs.GiB) (int32, error) {
 	l, _ := ebs.LimitsOf(p.volumeType)
-	p.raiseIOPS = p.raiseIOPS || p.iopsStay
-	if p.iops != 0 && !p.iopsExact {
-		if size != 0 {
-			p.iops = min(p.iops, l.MaxIOPSOf(size))
-		}
-		if p.raiseIOPS {
-			p.iops = max(p.iops, l.MinIOPS)
+	if p.iopsStay && l.MaxIOPS != 0 {
+		p.raiseIOPS, p.iopsPerGB = true, min(p.iopsPerGB, l.MaxIOPSPerGiB)
+		if p.iops != 0 && size != 0 {
+			p.iops = max(l.MinIOPS, min(p.iops, l.MaxIOPSOf(size)))
 		}
 	}
 	if p.iopsPerGB == 0 {

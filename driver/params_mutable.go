@@ -108,7 +108,7 @@ func (p volumeParameters) overriddenBy(m mutableParameters) volumeParameters {
 		p = p.withNumbersOfType()
 	}
 	if m.iops != 0 || m.iopsPerGB != 0 {
-		p.iops, p.iopsPerGB, p.iopsExact = m.iops, m.iopsPerGB, true
+		p.iops, p.iopsPerGB = m.iops, m.iopsPerGB
 	}
 	if m.throughputMiBps != 0 {
 		p.throughputMiBps = m.throughputMiBps
