@@ -296,6 +296,12 @@ func TestCreateVolumeRefusals(t *testing.T) {
 		"iops for gp3":        {param("iops", "90000"), codes.InvalidArgument, []string{"90000", "3000 to 80000"}},
 		"iops for the size":   {param("iops", "6000"), codes.InvalidArgument, []string{"6000", "10 GiB", "5000"}},
 		"throughput for iops": {param("throughput", "1000"), codes.InvalidArgument, []string{"1000", "750"}},
+		"throughput for gp2": {func(r *csi.CreateVolumeRequest) {
+			r.Parameters["type"], r.Parameters["throughput"] = "gp2", "200"
+		}, codes.InvalidArgument, []string{"throughput", "gp2"}},
+		"iops for gp2": {func(r *csi.CreateVolumeRequest) {
+			r.Parameters["type"], r.Parameters["iops"] = "gp2", "3000"
+		}, codes.InvalidArgument, []string{"gp2", "3000"}},
 		"attributes class, throughput for gp2": {func(r *csi.CreateVolumeRequest) {
 			r.Parameters["type"], r.MutableParameters = "gp2", map[string]string{"throughput": "200"}
 		}, codes.InvalidArgument, []string{"throughput", "gp2"}},

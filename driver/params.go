@@ -210,21 +210,10 @@ func parseVolumeParameters(params map[string]string) (volumeParameters, error) {
 	}
 	// A key says that encryption is wanted, whatever "encrypted" says: never silently unencrypted.
 	p.encrypted = p.encrypted || p.kmsKeyID != ""
-	return p.withNumbersOfType(), nil
-}
-
-// withNumbersOfType leaves out IOPS and throughput where the type lets nobody
-// choose them: AWS's driver and Kubernetes' own before it take iopsPerGB on gp2
-// for nothing, and many a class of theirs has it.
-func (p volumeParameters) withNumbersOfType() volumeParameters {
-	l, _ := ebs.LimitsOf(p.volumeType)
-	if l.MaxIOPS == 0 {
-		p.iops, p.iopsPerGB = 0, 0
+	if l, _ := ebs.LimitsOf(p.volumeType); l.MaxIOPS == 0 {
+		p.iopsPerGB = 0 // Kubernetes' own plugin took a rate on gp2 for nothing, and many a class of its has one
 	}
-	if l.MaxThroughputMiBps == 0 {
-		p.throughputMiBps = 0
-	}
-	return p
+	return p, nil
 }
 
 // volumeContext is what later requests about the volume must be told, nil for

@@ -19,7 +19,6 @@ func TestAClassAtCreationAsAtModification(t *testing.T) {
 		"io2 to io1":       {map[string]string{"type": "io2", "iops": "9000"}, map[string]string{"type": "io1"}, 5000},
 		"a rate to gp3":    {map[string]string{"type": "io2", "iopsPerGB": "1000"}, map[string]string{"type": "gp3"}, 50000},
 		"a low rate to it": {map[string]string{"type": "io1", "iopsPerGB": "10"}, map[string]string{"type": "gp3"}, 3000},
-		"a foreign number": {map[string]string{"type": "gp2", "iops": "100"}, map[string]string{"type": "io2"}, 3000},
 		"to gp2":           {map[string]string{"type": "io1", "iopsPerGB": "10"}, map[string]string{"type": "gp2"}, 0},
 	} {
 		req := &csi.CreateVolumeRequest{

@@ -105,7 +105,13 @@ func (p volumeParameters) overriddenBy(m mutableParameters) volumeParameters {
 			p = p.withIOPSOfType(p.volumeType)
 		}
 		p.volumeType = m.volumeType
-		p = p.withNumbersOfType()
+		l, _ := ebs.LimitsOf(m.volumeType)
+		if l.MaxIOPS == 0 {
+			p.iops, p.iopsPerGB = 0, 0
+		}
+		if l.MaxThroughputMiBps == 0 {
+			p.throughputMiBps = 0
+		}
 	}
 	if m.iops != 0 || m.iopsPerGB != 0 {
 		p.iops, p.iopsPerGB = m.iops, m.iopsPerGB
