@@ -23,8 +23,9 @@ import (
 // takes some milliseconds for each.
 const createAtOnce = 8
 
-// create asks for the planned copies, and answers which were refused and why. One that is refused stops no other. It is killed between any two of them
-// without harm: what is there already is as good as created.
+// create asks for the planned copies, and answers which were refused and why. One
+// that is refused stops no other. It is killed between any two of them without harm:
+// what is there already is as good as created.
 //
 // Hooks of the schedule bracket the cut: with them this comes back once the copies
 // are cut, or their Pods are let go all the same.
