@@ -47,6 +47,7 @@ func TestGrower(t *testing.T) {
 		"conditions":        conditions,
 		"approved":          approved,
 		"one set, one size": oneSize,
+		"made again":        madeAgain,
 		"by hand":           byHand,
 		"one node of two":   oneNodeOfTwo,
 		"unreadable policy": unreadablePolicy,
@@ -507,6 +508,30 @@ func oneSize(t *testing.T, cfg *rest.Config) {
 	h.asks("data-pg-2", "5Gi")
 	h.asks("data-web-0", "5Gi")
 	h.asks("copy-small", "2Gi")
+}
+
+// madeAgain: a claim is not taken for as full as the one of its name before it, of
+// which kubelet may tell for a while yet.
+func madeAgain(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, policyOf("50Gi"))
+	old := h.claim("data", "10Gi")
+	h.samples["data"] = used("10Gi", 50)
+	h.round()
+	h.change(old, `{"metadata":{"finalizers":null}}`)
+	h.must(h.c.Delete(t.Context(), old))
+	h.round()
+	again := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: old.Namespace, Name: old.Name}, Spec: old.Spec}
+	h.must(h.c.Create(t.Context(), again))
+	h.has(again, "10Gi")
+	h.samples["data"] = used("10Gi", 90)
+	h.round()
+	h.round()
+	h.asks("data", "10Gi")
+	if told := h.events(); told != "" {
+		t.Errorf("told was %s", told)
+	}
+	h.round() // by now it is this claim's
+	h.asks("data", "12Gi")
 }
 
 func byHand(t *testing.T, cfg *rest.Config) {

@@ -33,6 +33,7 @@ type Grower struct {
 	every  time.Duration
 
 	histories map[types.UID]*remembered
+	names     names
 	metrics   *instruments
 }
 
@@ -58,7 +59,7 @@ func New(mgr ctrl.Manager, o Options) *Grower {
 }
 
 func newGrower(c client.Client, recorder events.EventRecorder, o Options) *Grower {
-	g := &Grower{client: c, world: o.World, usage: o.Usage, clock: o.Clock, events: recorder, every: o.Every, histories: map[types.UID]*remembered{}, metrics: newInstruments()}
+	g := &Grower{client: c, world: o.World, usage: o.Usage, clock: o.Clock, events: recorder, every: o.Every, histories: map[types.UID]*remembered{}, names: names{}, metrics: newInstruments()}
 	o.Registry.MustRegister(g.metrics.all()...)
 	return g
 }
@@ -114,6 +115,7 @@ func (g *Grower) Round(ctx context.Context) error {
 			memory = &remembered{}
 		}
 		kept[c.object.UID] = memory
+		c.claim.Successor = g.names.successor(now, c.object)
 		var sample *usage.Sample
 		if s, there := answer.Samples[client.ObjectKeyFromObject(c.object)]; there && !c.claim.Block {
 			sample = &s
@@ -126,6 +128,7 @@ func (g *Grower) Round(ctx context.Context) error {
 		}
 	}
 	g.histories = kept
+	g.names.forget(now)
 	g.metrics.set(told)
 	return errors.Join(failed...)
 }

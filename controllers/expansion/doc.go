@@ -27,6 +27,8 @@
 //	                                     attributes class is asked for that the volume
 //	                                     has not, and that is not infeasible
 //	no sample, or on no node             nothing: unknown is not zero. Said once
+//	a claim of its name was there        nothing: its node may still tell of that one
+//	within two minutes
 //	max-size that is not valid           blocked
 //	no trigger, or not for forSeconds,   nothing
 //	and no larger sibling

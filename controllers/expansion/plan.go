@@ -34,6 +34,9 @@ type Claim struct {
 	Block bool
 	// Mounted: a node has its volume.
 	Mounted bool
+	// Successor: it has the name of a claim that was there a moment ago, and its node
+	// may still tell of that one.
+	Successor bool
 	// RequestBytes is what it asks for, CapacityBytes what it has.
 	RequestBytes, CapacityBytes int64
 	// Class is the attributes class that it asks for, CurrentClass the one it has.
@@ -128,7 +131,7 @@ func Decide(now time.Time, r Rules, c Claim, sample *usage.Sample, h History) De
 		d.Blocked = &Note{v1alpha1.ReasonRecordUnreadable, c.BadRecord.Error()}
 		return d
 	}
-	if !c.Mounted || c.Block { // whoever tells of it tells of another time, or another volume
+	if !c.Mounted || c.Block || c.Successor { // whoever tells of it tells of another time, or another volume
 		sample = nil
 	}
 	now = stamped(now)
@@ -277,6 +280,7 @@ func (d Decision) unknown(c Claim) Decision {
 		d.Unknown = "it is a raw block volume: what is used of it only its owner knows"
 	case !c.Mounted:
 		d.Unknown = "its volume is on no node: how full it is cannot be seen"
+	case c.Successor: // soon it is known: nothing to tell
 	default:
 		d.Unknown = "its node does not tell how full it is"
 	}
