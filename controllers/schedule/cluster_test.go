@@ -89,6 +89,7 @@ func TestSchedules(t *testing.T) {
 	t.Run("hooks", testHooks)
 	t.Run("hooks that hang", testHangingHooks)
 	t.Run("pods not listed", testPodsNotListed)
+	t.Run("no place", testNoPlace)
 	t.Run("hooks not enabled", testHooksNotEnabled)
 	t.Run("groups", testGroups)
 	t.Run("left labels", testLeftLabels)

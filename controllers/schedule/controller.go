@@ -34,7 +34,8 @@ const conflictWait = time.Second
 // created, so that the caps hold. One that waits for hooks and for the cut does
 // nothing else meanwhile, so there are more than planning alone would need, and
 // quiescing of them at most wait so: hooks that hang are not to stop schedules
-// without hooks. A schedule that finds no place looks again after placeWait.
+// without hooks. A schedule that finds no place asks for nothing, and looks again
+// after placeWait.
 const (
 	workers   = 16
 	quiescing = 12
@@ -114,15 +115,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case s.Spec.Hooks != nil && r.hooks == nil:
 		return r.idle(ctx, now, s, ready, ReportHooksNotEnabled(now, s.Status, s.Generation))
 	}
+	mayAsk := true
 	if s.Spec.Hooks != nil {
 		select {
 		case r.places <- struct{}{}:
 			defer func() { <-r.places }()
 		default:
-			return ctrl.Result{RequeueAfter: placeWait}, nil
+			mayAsk = false
 		}
 	}
-	found, untended, err := r.run(ctx, now, s, ready)
+	found, untended, err := r.run(ctx, now, s, ready, mayAsk)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -156,9 +158,9 @@ func (r *Reconciler) idle(ctx context.Context, now time.Time, s *v1alpha1.Snapsh
 	return r.write(ctx, s, status, 0, func() { r.metrics.set(now, s, status, ready) })
 }
 
-// run plans, and asks for the copies that are due. untended is what could not be
-// done for groups: it is tried again, and the rest is told all the same.
-func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.SnapshotSchedule, ready *Ready) (found Found, untended, err error) {
+// run plans, and asks for the copies that are due, if it may. untended is what could
+// not be done for groups: it is tried again, and the rest is told all the same.
+func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.SnapshotSchedule, ready *Ready, mayAsk bool) (found Found, untended, err error) {
 	key := client.ObjectKeyFromObject(s)
 	candidates, excluded, labelled, err := r.claims(ctx, s, ready.Target)
 	if err != nil {
@@ -184,7 +186,9 @@ func (r *Reconciler) run(ctx context.Context, now time.Time, s *v1alpha1.Snapsho
 		if seen, err = r.observe(ctx, now, s, seen, groups, l); err != nil {
 			return err
 		}
-		plan = Decide(now, seen, r.limits)
+		if plan = Decide(now, seen, r.limits); plan.asks() && !mayAsk {
+			plan.Create, plan.Groups, plan.NextLook = nil, nil, now.Add(placeWait)
+		}
 		l.book(key, now, plan.Create)
 		l.bookGroups(key, now, plan.Groups)
 		return nil

@@ -220,3 +220,29 @@ func testPodsNotListed(t *testing.T) {
 		t.Errorf("%d copies, last run %q; want both and it over", len(taken(t, s)), st.LastRunToken)
 	}
 }
+
+// testNoPlace: a run that waits for a place among schedules with hooks is no
+// missed one, also where nothing is made up for.
+func testNoPlace(t *testing.T) {
+	ns := namespace(t, 1)
+	s := &v1alpha1.SnapshotSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "full"}, Spec: v1alpha1.SnapshotScheduleSpec{Schedule: "0 * * * *", CatchUp: v1alpha1.CatchUpNone}}
+	hooked(&s.Spec)
+	create(t, s)
+	m := start(t, options{run: func(hooks.Command) error { return nil }})
+	for range quiescing {
+		m.r.places <- struct{}{}
+	}
+	slot := s.CreationTimestamp.Truncate(time.Hour).Add(time.Hour)
+	m.must(s, slot.Add(-time.Second))
+	result, err := m.look(s, slot)
+	if err != nil || len(taken(t, s)) != 0 || result.RequeueAfter > placeWait {
+		t.Errorf("without a place: %d copies, looks again after %v, %v", len(taken(t, s)), result.RequeueAfter, err)
+	}
+	for range quiescing {
+		<-m.r.places
+	}
+	st := m.must(s, slot.Add(lateAfter+time.Second))
+	if len(taken(t, s)) != 1 || st.MissedSlots != 0 || st.LastScheduleTime == nil {
+		t.Errorf("with a place: %d copies, %d missed, last run %v", len(taken(t, s)), st.MissedSlots, st.LastScheduleTime)
+	}
+}
