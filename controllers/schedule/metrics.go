@@ -42,7 +42,7 @@ func newInstruments() *instruments {
 		}, append(each, "state")),
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "holdfast_schedule_claims_failing",
-			Help: "Claims that the schedule does not copy as it should, 100 at most where single ones fail; all of them while it cannot be acted on. A suspended schedule has none.",
+			Help: "Claims that the schedule does not copy as it should, 100 at most where single ones fail; all of them, and 1 at least, while it cannot be acted on. A suspended schedule has none.",
 		}, each),
 		missed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_schedule_missed_slots_total",
@@ -98,7 +98,7 @@ func (m *instruments) setFailing(s *v1alpha1.SnapshotSchedule, status v1alpha1.S
 func failing(status v1alpha1.SnapshotScheduleStatus) int {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonClaimsNotCopied {
-		return int(status.ClaimCount)
+		return max(int(status.ClaimCount), 1) // of one that never could be acted on nobody has counted the claims
 	}
 	n := 0
 	for _, claim := range status.Claims {

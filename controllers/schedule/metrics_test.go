@@ -80,10 +80,14 @@ func TestMetricsTellHowManyClaimsFail(t *testing.T) {
 		status  v1alpha1.SnapshotScheduleStatus
 		want    int // less than 0: none is told
 	}{
-		"good":              {"no claim is behind", false, is(v1alpha1.ReasonActive, metav1.ConditionTrue), 0},
-		"some fail":         {"what waits, or is wanted so, is no failure", false, is(v1alpha1.ReasonClaimsNotCopied, metav1.ConditionFalse, v1alpha1.ClaimRefused, v1alpha1.ClaimHookFailed, v1alpha1.ClaimWaits, v1alpha1.ClaimOptedOut), 2},
-		"some wait":         {"that passes", false, is(v1alpha1.ReasonActive, metav1.ConditionTrue, v1alpha1.ClaimWaits, v1alpha1.ClaimNotMounted), 0},
-		"invalid":           {"none is copied", false, is(v1alpha1.ReasonInvalidSpec, metav1.ConditionFalse), 7},
+		"good":      {"no claim is behind", false, is(v1alpha1.ReasonActive, metav1.ConditionTrue), 0},
+		"some fail": {"what waits, or is wanted so, is no failure", false, is(v1alpha1.ReasonClaimsNotCopied, metav1.ConditionFalse, v1alpha1.ClaimRefused, v1alpha1.ClaimHookFailed, v1alpha1.ClaimWaits, v1alpha1.ClaimOptedOut), 2},
+		"some wait": {"that passes", false, is(v1alpha1.ReasonActive, metav1.ConditionTrue, v1alpha1.ClaimWaits, v1alpha1.ClaimNotMounted), 0},
+		"invalid":   {"none is copied", false, is(v1alpha1.ReasonInvalidSpec, metav1.ConditionFalse), 7},
+		"never valid": {"nobody has counted its claims, and no other alert tells of it", false, func() v1alpha1.SnapshotScheduleStatus {
+			_, errs := Compile(&v1alpha1.SnapshotScheduleSpec{Schedule: "60 * * * *"})
+			return ReportInvalid(today("11:00:00"), v1alpha1.SnapshotScheduleStatus{}, 1, errs)
+		}(), 1},
 		"no hooks":          {"none is copied", false, is(v1alpha1.ReasonHooksNotEnabled, metav1.ConditionFalse, v1alpha1.ClaimFailed), 7},
 		"clock behind":      {"none is copied", false, is(v1alpha1.ReasonClockBehind, metav1.ConditionFalse), 7},
 		"suspended":         {"nobody wants them copied", true, is(v1alpha1.ReasonClaimsNotCopied, metav1.ConditionFalse, v1alpha1.ClaimFailed), -1},
