@@ -81,6 +81,7 @@ func TestSchedules(t *testing.T) {
 	t.Run("quota", testQuota)
 	t.Run("stranger", testStranger)
 	t.Run("invalid", testInvalid)
+	t.Run("going", testGoing)
 	t.Run("leaving namespace", testLeaving)
 	t.Run("drivers", testDrivers)
 	t.Run("ready", testReady)

@@ -89,7 +89,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("read SnapshotSchedule %s: %w", req, err)
-	case s.DeletionTimestamp != nil: // what it has made is retention's now
+	case s.DeletionTimestamp != nil: // what it has made is retention's now, and nobody waits for its next copy
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	leaving, err := r.leaving(ctx, s.Namespace)
@@ -266,7 +267,7 @@ func (r *Reconciler) leaving(ctx context.Context, name string) (bool, error) {
 	return ns.DeletionTimestamp != nil, nil
 }
 
-// forget lets go of what is kept of a schedule that is gone.
+// forget lets go of what is kept of a schedule that is gone, or going.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.ledger.forget(key)
 	r.unwritten.written(key)

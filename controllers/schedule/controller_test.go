@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -313,6 +315,40 @@ func testInvalid(t *testing.T) {
 	}
 	if n := m.wire.written("/volumesnapshots"); len(n) != 0 {
 		t.Errorf("snapshots were written: %q", n)
+	}
+}
+
+// testGoing: nobody is alerted by the age of the copies of a schedule that is being
+// deleted, however long its copies take to go.
+func testGoing(t *testing.T) {
+	s := &v1alpha1.SnapshotSchedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t, 1), Name: "minutely", Finalizers: []string{v1alpha1.FinalizerSnapshots}},
+		Spec:       v1alpha1.SnapshotScheduleSpec{Schedule: "* * * * *"},
+	}
+	create(t, s)
+	t.Cleanup(func() {
+		if err := server.client.Patch(context.Background(), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Error(err)
+		}
+	})
+	m := start(t, options{})
+	m.must(s, slotOf(s))
+	told := []string{"holdfast_schedule_expected_interval_seconds", "holdfast_schedule_last_success_timestamp_seconds", "holdfast_snapshots", "holdfast_schedule_claims_failing"}
+	for _, name := range told {
+		if m.series(name, s.Namespace) == 0 {
+			t.Errorf("%s is not told of a schedule that runs", name)
+		}
+	}
+	if err := server.client.Delete(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.look(s, slotOf(s).Add(time.Minute)); err != nil || len(taken(t, s)) != 1 {
+		t.Errorf("%d copies, want the one from before: %v", len(taken(t, s)), err)
+	}
+	for _, name := range told {
+		if n := m.series(name, s.Namespace); n != 0 {
+			t.Errorf("%s is told of a schedule that is being deleted: %d series", name, n)
+		}
 	}
 }
 
