@@ -117,11 +117,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	plan := Decide(seen)
-	refused := r.apply(ctx, req.Name, plan)
-	if stored == nil {
-		return ctrl.Result{}, refused
+	refused, moved := r.apply(ctx, req.Name, plan)
+	var result ctrl.Result
+	if moved {
+		result.RequeueAfter = again
 	}
-	result, err := r.save(ctx, stored, Report(stored.Status.Conditions, stored, plan, refused, r.Clock.Now()), plan.Edited)
+	if stored == nil {
+		return result, refused
+	}
+	saved, err := r.save(ctx, stored, Report(stored.Status.Conditions, stored, plan, refused, r.Clock.Now()), plan.Edited)
+	result.RequeueAfter = max(result.RequeueAfter, saved.RequeueAfter)
 	return result, errors.Join(refused, err)
 }
 
@@ -199,8 +204,9 @@ func (r *Reconciler) observeClasses(ctx context.Context, seen *Observed) error {
 	return nil
 }
 
-// apply carries a plan out. One refusal does not stop the others.
-func (r *Reconciler) apply(ctx context.Context, label string, plan Plan) error {
+// apply carries a plan out. One refusal does not stop the others. moved: a schedule
+// has changed since the plan was made, which is no refusal: it is looked at again.
+func (r *Reconciler) apply(ctx context.Context, label string, plan Plan) (_ error, moved bool) {
 	var refused []error
 	for _, s := range plan.Create {
 		err := r.Client.Create(ctx, s)
@@ -213,7 +219,9 @@ func (r *Reconciler) apply(ctx context.Context, label string, plan Plan) error {
 	}
 	for _, c := range plan.Change {
 		err := r.Client.Patch(ctx, c.To, client.MergeFromWithOptions(c.From, client.MergeFromWithOptimisticLock{}))
-		if client.IgnoreNotFound(err) != nil {
+		if apierrors.IsConflict(err) {
+			moved = true
+		} else if client.IgnoreNotFound(err) != nil {
 			refused = append(refused, fmt.Errorf("write SnapshotSchedule %s/%s: %w", c.To.Namespace, c.To.Name, err))
 		}
 	}
@@ -221,6 +229,8 @@ func (r *Reconciler) apply(ctx context.Context, label string, plan Plan) error {
 		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 		switch {
 		case apierrors.IsNotFound(err):
+		case apierrors.IsConflict(err):
+			moved = true
 		case err != nil:
 			refused = append(refused, fmt.Errorf("delete SnapshotSchedule %s/%s: %w", s.Namespace, s.Name, err))
 		default:
@@ -229,7 +239,7 @@ func (r *Reconciler) apply(ctx context.Context, label string, plan Plan) error {
 				label, v1alpha1.LabelSchedule, LabelOf(s.Name))
 		}
 	}
-	return errors.Join(refused...)
+	return errors.Join(refused...), moved
 }
 
 // again is how long after a conflict of writes one looks again.
