@@ -100,3 +100,26 @@ func TestInfeasibleIsNotCompleted(t *testing.T) {
 		t.Errorf("completed %+v, want the second try alone", d.Completed)
 	}
 }
+
+// TestForSecondsWithRareLooks: where usage is looked at more seldom than a trigger is
+// believed to hold unseen, it holds from one look to the next all the same.
+func TestForSecondsWithRareLooks(t *testing.T) {
+	rules := rulesOf("tier", policyOf("50Gi", trigger(v1alpha1.ExpansionTrigger{UsedPercent: 80, ForSeconds: 60})), "")
+	rules.Between = 15 * time.Minute
+	c := sized("10Gi")
+	look := func(h History, at time.Time) Decision {
+		sample := used("10Gi", 90)
+		sample.At = at
+		return Decide(at, rules, c, sample, h)
+	}
+	first := look(settled(c), now)
+	if first.TargetBytes != 0 {
+		t.Fatalf("it grows to %s at first sight", text(first.TargetBytes))
+	}
+	if d := look(first.History, now.Add(15*time.Minute+time.Second)); d.TargetBytes != 12*gib {
+		t.Errorf("15 minutes later it grows to %s, want 12Gi: %+v", text(d.TargetBytes), d)
+	}
+	if d := look(first.History, now.Add(time.Hour)); d.TargetBytes != 0 {
+		t.Errorf("after an hour unseen it grows to %s", text(d.TargetBytes))
+	}
+}

@@ -15,7 +15,8 @@ const (
 	// freshSamples is how many samples have to show the new capacity before the
 	// next decision: one could have been taken while the filesystem grew.
 	freshSamples = 2
-	// staleAfter is how long a trigger is believed to hold between two samples.
+	// staleAfter is how long a trigger is believed to hold between two samples, besides
+	// the time that is always between them.
 	staleAfter = 10 * time.Minute
 	// shownWithin is how long a new capacity may go unshown before that is said.
 	shownWithin = 15 * time.Minute
@@ -218,7 +219,7 @@ func (h *History) look(r Rules, record *Record, sample *usage.Sample) {
 	if sample == nil || sample.At.Equal(h.Sample.At) {
 		return
 	}
-	if since := sample.At.Sub(h.Sample.At); since > staleAfter || since < 0 { // the clock went back
+	if since := sample.At.Sub(h.Sample.At); since > staleAfter+r.Between || since < 0 { // the clock went back
 		h.Pressing = time.Time{} // what was in between is not known
 	}
 	h.Sample = *sample

@@ -30,6 +30,8 @@ type Rules struct {
 	UsedPercent, InodesUsedPercent int32 // 0: not asked
 	FreeBytes                      int64 // 0: not asked
 	For                            time.Duration
+	// Between is the time from one look to the next.
+	Between time.Duration
 
 	StepPercent                int32
 	StepMinBytes, StepMaxBytes int64 // max 0: none
