@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ func newDeviceNames(clk clock.Clock) *deviceNames {
 func (d *deviceNames) reserve(on ebs.InstanceID, inUse map[string]bool) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.forgetOld(on)
+	d.forgetOld()
 	lastResort, oldest := "", time.Time{}
 	for _, name := range allDeviceNames {
 		until, taken := d.taken[on][name]
@@ -93,14 +94,14 @@ func (d *deviceNames) put(on ebs.InstanceID, name string, until time.Time) {
 	d.taken[on][name] = until
 }
 
-func (d *deviceNames) forgetOld(on ebs.InstanceID) {
+// forgetOld forgets names that are free by now, and with the last of them the
+// instance: most are never attached to again, for nodes come and go.
+func (d *deviceNames) forgetOld() {
 	now := d.clock.Now()
-	for name, until := range d.taken[on] {
-		if !until.IsZero() && until.Before(now) {
-			delete(d.taken[on], name)
+	for on, names := range d.taken {
+		maps.DeleteFunc(names, func(_ string, until time.Time) bool { return !until.IsZero() && until.Before(now) })
+		if len(names) == 0 {
+			delete(d.taken, on)
 		}
-	}
-	if len(d.taken[on]) == 0 {
-		delete(d.taken, on)
 	}
 }

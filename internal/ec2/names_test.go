@@ -73,6 +73,13 @@ func TestDeviceNames(t *testing.T) {
 	d.release("i-4", "/dev/xvdaa", true)
 	check("that which was given longest ago, not the one that was just given", reserve("i-4"), "/dev/xvdab")
 
+	d.release("i-4", "/dev/xvdab", true)
+	clk.Step(nameLag + time.Second)
+	d.release("i-5", reserve("i-5"), false)
+	if len(d.taken["i-4"]) != 0 {
+		t.Errorf("%d names of an instance that nobody asks for again are kept", len(d.taken["i-4"]))
+	}
+
 	all := map[string]bool{}
 	for _, name := range allDeviceNames {
 		all[name] = true
