@@ -15,7 +15,8 @@ import (
 
 // attachHangs is how long an attachment may stay in attaching before it is
 // taken to hang, counted from EC2's own attachTime because a request of a
-// sidecar is shorter. AWS's driver gives up after the same time.
+// sidecar is shorter, and not before a request that made it is as old. AWS's
+// driver gives up after the same time.
 const attachHangs = 90 * time.Second
 
 // Reasons to attach once more.
@@ -145,7 +146,8 @@ func (c *Client) attachVolume(ctx context.Context, id ebs.VolumeID, to ebs.Insta
 	c.names.release(to, name, err == nil || errors.Is(err, ebs.ErrMaybeAccepted) || isDeviceInUse(err))
 	att := ebs.Attachment{Volume: id, Instance: to, DeviceName: name, State: ebs.Attaching}
 	if err == nil {
-		att.State, att.Since = ebs.AttachmentState(out.State), aws.ToTime(out.AttachTime)
+		// By our clock, not EC2's attachTime: a clock that is ahead would make it old at once.
+		att.State, att.Since = ebs.AttachmentState(out.State), c.clock.Now()
 	}
 	return att, err
 }
@@ -205,7 +207,7 @@ func (c *Client) waitAttached(ctx context.Context, att ebs.Attachment) (ebs.Atta
 	if att.State == ebs.Attached {
 		return att, nil
 	}
-	start, seen := c.clock.Now(), false
+	start, began, seen := c.clock.Now(), att.Since, false
 	log := stateLogger(ctx, att.Volume, string(ebs.Attached))
 	err := c.watch(ctx, attachPolls, func(ctx context.Context, within time.Duration) (bool, error) {
 		now, err := c.attachmentOf(ctx, att.Volume, att.Instance, within)
@@ -223,7 +225,8 @@ func (c *Client) waitAttached(ctx context.Context, att ebs.Attachment) (ebs.Atta
 		}
 		att, seen = *now, true
 		log(string(att.State))
-		if att.State == ebs.Attaching && !att.Since.IsZero() && c.clock.Since(att.Since) > attachHangs {
+		began = later(began, att.Since)
+		if att.State == ebs.Attaching && !began.IsZero() && c.clock.Since(began) > attachHangs {
 			return false, errHangs
 		}
 		return att.State == ebs.Attached, nil

@@ -357,6 +357,26 @@ func TestAttachThatHangs(t *testing.T) {
 	}
 }
 
+// A clock that is minutes ahead of EC2's, which its signatures allow, does not make
+// a fresh attachment one that hangs: it would be detached and made again for ever.
+func TestAttachWithAClockThatIsAhead(t *testing.T) {
+	r := newRegion(t)
+	vol := r.volume("pvc-1")
+	r.SetDelays(ec2sim.Delays{Attach: ec2sim.Duration(3 * time.Second)})
+	attachTime := regexp.MustCompile("<attachTime>[^<]*")
+	r.rewrite(func(_ call, _ *http.Header, body []byte) []byte {
+		return attachTime.ReplaceAll(body, []byte("<attachTime>2026-06-01T11:57:00Z"))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := r.client().Attach(ctx, vol.ID, nodeA); err != nil {
+		t.Error(err)
+	}
+	if n := len(r.callsOf("DetachVolume")); n != 0 {
+		t.Errorf("%d DetachVolume calls, want none", n)
+	}
+}
+
 // An earlier detach is still under way: it is waited for, then attached anew.
 func TestAttachWhileDetaching(t *testing.T) {
 	r := newRegion(t)
