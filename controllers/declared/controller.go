@@ -145,6 +145,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, set *appsv1.StatefulSet) (ct
 			plan.Problems = append(plan.Problems, fmt.Sprintf("claim %s: growing it to %s was refused: %s", g.Claim.Name, g.To.String(), refused))
 		case asked:
 			grow = append(grow, fmt.Sprintf("%s to %s", g.Claim.Name, g.To.String()))
+		case apierrors.IsInternalError(err): // most often a webhook that does not answer
+			failed = append(failed, err)
+			plan.Problems = append(plan.Problems, fmt.Sprintf("claim %s: growing it to %s fails, and is tried again: %v", g.Claim.Name, g.To.String(), err))
 		default:
 			failed = append(failed, err)
 			plan.Growing = append(plan.Growing, g.Claim.Name)

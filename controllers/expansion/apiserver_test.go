@@ -42,6 +42,7 @@ func TestGrower(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *rest.Config){
 		"grows":             grows,
 		"refused":           refused,
+		"unanswered":        unanswered,
 		"changed meanwhile": changedMeanwhile,
 		"killed":            killed,
 		"conditions":        conditions,
@@ -377,6 +378,53 @@ func refused(t *testing.T, cfg *rest.Config) {
 	h.round()
 	h.asks("data", "3Gi")
 	h.round()
+	if reason := h.reason("data", v1alpha1.ConditionExpansionBlocked); reason != "" {
+		t.Errorf("it grows and is said to be blocked: %s", reason)
+	}
+}
+
+// unanswered: a webhook that everybody's changes need, and that is not there, keeps the
+// claim from growing, and the claim says so.
+func unanswered(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, policyOf("10Gi"))
+	h.claim("data", "2Gi")
+	h.samples["data"] = used("2000Mi", 90)
+	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: h.namespace}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "nobody.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
+		ClientConfig:      admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: h.namespace}},
+		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Update}, Rule: admissionv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumeclaims"},
+		}}},
+	}}}
+	h.must(h.c.Create(t.Context(), hook))
+	t.Cleanup(func() { _ = h.c.Delete(context.Background(), hook) })
+	try := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+	h.must(testenv.Eventually(t.Context(), 30*time.Second, "the webhook is asked", func(ctx context.Context) (string, error) {
+		if h.c.Patch(ctx, h.get("data"), try, client.DryRunAll) == nil {
+			return "the claim can be changed", nil
+		}
+		return "", nil
+	}))
+	if err := h.grower.Round(t.Context()); err == nil {
+		t.Error("it is no error that a claim cannot be asked to grow")
+	}
+	c := conditionOf(h.get("data"), v1alpha1.ConditionExpansionBlocked)
+	if c == nil || c.Reason != v1alpha1.ReasonRefused || !strings.Contains(c.Message, "nobody.example.com") {
+		t.Errorf("the condition is %+v, and does not name the webhook", c)
+	}
+	if told := h.events(); !strings.Contains(told, "nobody.example.com") {
+		t.Errorf("told was %q", told)
+	}
+	h.must(h.c.Delete(t.Context(), hook))
+	h.must(testenv.Eventually(t.Context(), 30*time.Second, "the webhook is gone", func(ctx context.Context) (string, error) {
+		if err := h.c.Patch(ctx, h.get("data"), try, client.DryRunAll); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	}))
+	h.round()
+	h.asks("data", "3Gi")
 	if reason := h.reason("data", v1alpha1.ConditionExpansionBlocked); reason != "" {
 		t.Errorf("it grows and is said to be blocked: %s", reason)
 	}

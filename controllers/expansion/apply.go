@@ -3,6 +3,7 @@ package expansion
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 func (g *Grower) apply(ctx context.Context, now time.Time, c *guarded, memory *remembered, d Decision) error {
 	written, refused, err := g.patch(ctx, c, d)
 	switch {
+	case d.TargetBytes > 0 && apierrors.IsInternalError(err): // most often a webhook that does not answer
+		d.Blocked = &Note{v1alpha1.ReasonRefused, fmt.Sprintf("growing the claim to %s fails, and is tried again each time: %v", text(d.TargetBytes), err)}
+		return errors.Join(err, g.note(ctx, now, c, d))
 	case err != nil:
 		return err
 	case refused != nil:
