@@ -356,10 +356,27 @@ func (p *planner) refusedUntil(u unit, r run) time.Time {
 	return until
 }
 
-// inOrder are the units by their place in a run, then by name.
+// inOrder are the units by how long ago they were copied, then by their place in a
+// run and by name: where a run has no time for all, others are left out by the next.
 func (p *planner) inOrder(r run) []unit {
+	asked := map[types.UID]time.Time{}
+	for _, c := range p.seen.Copies {
+		if c.Slot != r.slot {
+			asked[c.ClaimUID] = latest(asked[c.ClaimUID], c.Asked)
+		}
+	}
+	oldest := func(u unit) time.Time {
+		first := asked[u.claims[0].Claim.UID]
+		for _, c := range u.claims[1:] {
+			if t := asked[c.Claim.UID]; t.Before(first) {
+				first = t
+			}
+		}
+		return first
+	}
 	return slices.SortedFunc(slices.Values(p.units), func(a, b unit) int {
 		return cmp.Or(
+			oldest(a).Compare(oldest(b)),
 			cmp.Compare(copies.Jitter(p.seen.UID, a.key, r.jitter), copies.Jitter(p.seen.UID, b.key, r.jitter)),
 			cmp.Compare(a.claims[0].Claim.Name, b.claims[0].Claim.Name))
 	})

@@ -344,7 +344,7 @@ func TestClaimsMadeLater(t *testing.T) {
 	p.look("11:00:00")
 	p.claim("new", "11:05:00")
 	p.every("11:06:00", "12:00:00")
-	p.want("a claim has no part in runs from before it", "a 20270505T110000Z at 11:00", "a 20270505T120000Z at 12:00", "new 20270505T120000Z at 12:00")
+	p.want("a claim has no part in runs from before it", "a 20270505T110000Z at 11:00", "new 20270505T120000Z at 12:00", "a 20270505T120000Z at 12:00")
 }
 
 func TestJitterSpreadsClaims(t *testing.T) {
@@ -535,5 +535,28 @@ func TestLooksAtTheDeadlineOfACopy(t *testing.T) {
 	p.look("11:00:00")
 	if plan := p.look("11:00:01"); !plan.NextLook.Equal(today("11:10:00")) {
 		t.Errorf("looks again at %v, want when the copy counts as failed", plan.NextLook)
+	}
+}
+
+// TestNobodyIsAlwaysLeftOut: where the time of a run is over before all claims have
+// had their turn, those that had none are the first in the next.
+func TestNobodyIsAlwaysLeftOut(t *testing.T) {
+	for _, jitter := range []int32{0, 600} {
+		p := newPlay(t, hourly(), "10:30:00", "a", "b", "c")
+		p.limits.Class, p.seen.Spec.JitterSeconds = 1, jitter
+		copied := map[string]int{}
+		for hour := range 6 { // each run has time for two of the three
+			for _, minute := range []int{15, 45} {
+				p.look(fmt.Sprintf("%d:%d:00", 11+hour, minute))
+			}
+		}
+		for _, line := range p.log {
+			copied[line[:1]]++
+		}
+		for _, claim := range []string{"a", "b", "c"} {
+			if copied[claim] != 4 {
+				t.Errorf("with a jitter of %d seconds claim %s has %d copies of 6 runs, want 4 as the others: %v", jitter, claim, copied[claim], p.log)
+			}
+		}
 	}
 }
