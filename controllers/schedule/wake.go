@@ -33,6 +33,18 @@ import (
 // the number of claims.
 const settle = time.Second
 
+// After a look that failed it is looked again after ever longer times. They are
+// bounded well below lateAfter: whatever failed, the next run is due at its time.
+const (
+	failedFirst = 5 * time.Millisecond
+	failedMost  = 30 * time.Second
+)
+
+// patience is how long to wait after looks that failed.
+func patience() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](failedFirst, failedMost)
+}
+
 // Add makes the reconciler part of a manager.
 func (r *Reconciler) Add(mgr ctrl.Manager) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -41,7 +53,7 @@ func (r *Reconciler) Add(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, gathered(r.besides), builder.WithPredicates(predicate.Funcs{UpdateFunc: claimChanged})).
 		Watches(&corev1.PersistentVolume{}, gathered(r.ofVolume), builder.WithPredicates(predicate.Funcs{UpdateFunc: volumeChanged})).
 		WatchesRawSource(r.kinds.Changes(r.everyone)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: patience()}).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("add the schedules of snapshots: %w", err)
