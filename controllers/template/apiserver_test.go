@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -550,4 +551,29 @@ func TestDeletedIsNotCounted(t *testing.T) {
 	if got := look(); got != 0 || h.records() != 0 {
 		t.Errorf("of a set that is deleted %v templates are behind, with %d records", got, h.records())
 	}
+}
+
+// TestDeletionRefusedAfterAll: a webhook that refuses the deletion, and not its dry run,
+// is asked once: the set is as it was, and says why.
+func TestDeletionRefusedAfterAll(t *testing.T) {
+	h := newCluster(t).build("refused", "recreate", nil)
+	before, l := h.set(), h.lead(true, 0, false)
+	refused := 0
+	l.Client = interceptor.NewClient(l.Client.(client.WithWatch), interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, is := o.(*appsv1.StatefulSet); is && len((&client.DeleteOptions{}).ApplyOptions(opts).DryRun) == 0 {
+				refused++
+				return apierrors.NewForbidden(appsv1.Resource("statefulsets"), o.GetName(), errors.New("the house forbids it"))
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	h.pass(l, 8)
+	if set := h.set(); set == nil || set.UID != before.UID || whenDeleted(set) != "Delete" || h.records() != 0 {
+		t.Errorf("the set is %+v, with %d records", set, h.records())
+	}
+	if told := l.told(); refused != 1 || len(told) != 1 || !strings.Contains(told[0], ReasonRecreateBlocked) || !strings.Contains(told[0], "the house forbids it") {
+		t.Errorf("it was refused %d times, and told %q", refused, told)
+	}
+	h.same()
 }

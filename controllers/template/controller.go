@@ -325,7 +325,12 @@ func (r *Reconciler) carry(ctx context.Context, key types.NamespacedName, recrea
 				r.hold(key)
 			}
 		default:
-			if done, err := r.take(ctx, seen, step); err != nil || done {
+			done, err := r.take(ctx, seen, step)
+			if why := refusal(err); why != "" && step.Kind == Delete { // by somebody who lets its dry run pass
+				tried = &Tried{Refused: "its deletion is refused: " + why}
+				continue
+			}
+			if err != nil || done {
 				return ctrl.Result{RequeueAfter: r.after(step, err)}, r.heed(ctx, step, err)
 			}
 		}

@@ -33,7 +33,9 @@
 //	                                         with Orphan, by UID and resourceVersion
 //	          may not be made anew any more  whenDeleted is put back, the record goes
 //	          gone, going, or another        the record goes: its user deleted it
-//	Deleting  as it was                      the stage is Saved: the deletion was refused
+//	Deleting  as it was                      the stage is Saved: the deletion was refused,
+//	                                         or never asked for. Refused, it goes as where
+//	                                         the set may not be made anew any more
 //	          going, with the finalizer      wait: the garbage collector lets go its Pods
 //	          orphan
 //	          going, without                 the record goes: its user deleted it
