@@ -9,7 +9,8 @@
 //	create    the copies are asked for, marked as Pending, for as long as the Pods
 //	          may stay frozen
 //	await     until all are cut, or maxFreezeSeconds have passed since the first hook
-//	undo      the hooks of after run in each Pod in which one of before was begun
+//	undo      the hooks of after run in each Pod in which one of before was begun, in
+//	          all of them at once
 //	mark      the copies are marked: Yes where all hooks of before had run, the copy
 //	          was made by create and its cut was seen before undo began, else No: one
 //	          that was there before, or whose creation had no clear answer

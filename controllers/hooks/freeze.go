@@ -48,8 +48,9 @@ const (
 	erase
 	pause
 	over
-	// undoRun does what run does, with a hook of after.
-	undoRun
+	// undoAll runs hooks of after, in all Pods at once: one that hangs in a Pod
+	// keeps no other frozen.
+	undoAll
 )
 
 // step is what to do next.
@@ -57,6 +58,8 @@ type step struct {
 	kind kind
 	// command is what to run.
 	command Command
+	// undo are what to run of freezing.left, by Pod and there in order.
+	undo [][]int
 	// within bounds run, create and await, and is how long to wait.
 	within time.Duration
 	// copies are to be waited for.
@@ -74,6 +77,8 @@ type outcome struct {
 	made []string
 	// cut are the copies that are cut, after await.
 	cut []string
+	// undone is how what was run by undoAll ended, by its place in freezing.left.
+	undone map[int]error
 }
 
 // Note is what is worth telling of a freeze.
@@ -96,7 +101,6 @@ type freezing struct {
 	mayRun map[types.UID]bool // Pods in which a hook of before may still run
 	left   []undo             // of after
 	pass   int                // over left
-	in     int                // of left
 	asked  []string           // copies that may have been made
 	made   []string           // copies that were
 	marked bool
@@ -139,9 +143,8 @@ func (f *freezing) step(now time.Time) step {
 	case run:
 		b := f.freeze.Before[f.next]
 		return step{kind: run, command: b.Command, within: min(b.timeout(), f.until(now))}
-	case undoRun:
-		c := f.left[f.in].command
-		return step{kind: run, command: c, within: c.timeout(), lasting: true}
+	case undoAll:
+		return step{kind: undoAll, undo: f.toUndo(), lasting: true}
 	case create:
 		return step{kind: create, within: max(f.until(now), leastCreate)}
 	case await:
@@ -190,16 +193,20 @@ func (f *freezing) saw(now time.Time, o outcome) {
 			}
 		}
 		f.undoing(o.cut)
-	case undoRun:
-		f.undid(o.err)
+	case undoAll:
+		for i := range f.left {
+			if err, ran := o.undone[i]; ran {
+				f.undid(&f.left[i], err)
+			}
+		}
+		f.goMark()
 	case mark:
 		f.marked = o.err == nil
 		f.at = pause
 		f.settle()
 	case pause:
 		f.pass++
-		f.in = 0
-		f.skip()
+		f.goUndo()
 	case erase:
 		f.at = over
 		if o.err != nil {
@@ -275,18 +282,39 @@ func (f *freezing) undoing(cut []string) {
 			f.left = append(f.left, undo{command: c})
 		}
 	}
-	f.in = 0
-	f.skip()
+	f.goUndo()
 }
 
-// skip goes on to the next hook of after that is not done, else to what follows.
-func (f *freezing) skip() {
-	for ; f.in < len(f.left); f.in++ {
-		if !f.left[f.in].done {
-			f.at = undoRun
-			return
+// toUndo are the places in left of what is not done, by Pod.
+func (f *freezing) toUndo() [][]int {
+	var all [][]int
+	of := map[types.UID]int{}
+	for i, u := range f.left {
+		if u.done {
+			continue
 		}
+		at, known := of[u.command.PodUID]
+		if !known {
+			at = len(all)
+			of[u.command.PodUID] = at
+			all = append(all, nil)
+		}
+		all[at] = append(all[at], i)
 	}
+	return all
+}
+
+// goUndo goes on to the hooks of after that are not done, else to what follows.
+func (f *freezing) goUndo() {
+	if len(f.toUndo()) > 0 {
+		f.at = undoAll
+		return
+	}
+	f.goMark()
+}
+
+// goMark goes on to the marks where they are not written, else to what follows.
+func (f *freezing) goMark() {
 	if !f.marked && len(f.marks) > 0 {
 		f.at = mark
 		return
@@ -305,8 +333,7 @@ func (f *freezing) settle() {
 }
 
 // undid goes on from a hook of after.
-func (f *freezing) undid(err error) {
-	u := &f.left[f.in]
+func (f *freezing) undid(u *undo, err error) {
 	switch {
 	case err == nil, errors.Is(err, ErrGone):
 		u.done = true
@@ -319,6 +346,4 @@ func (f *freezing) undid(err error) {
 	case f.pass == 0:
 		f.notes = append(f.notes, Note{Command: u.command, Problem: fmt.Sprintf("%s: %v; it is tried again for as long as the Pod is there", u.command, err), Undo: true})
 	}
-	f.in++
-	f.skip()
 }

@@ -34,6 +34,7 @@ type play struct {
 	writes  error                  // of the record
 	written bool                   // the record is stored all the same
 	marking func() error
+	undone  map[string]time.Time // by Pod, when its last hook of after was begun
 }
 
 // do carries a step out.
@@ -50,6 +51,28 @@ func (p *play) do(f *freezing, s step) outcome {
 			p.now = p.now.Add(min(p.takes(s.command), s.within))
 		}
 		return outcome{err: p.ends(s.command)}
+	case undoAll:
+		began, ended, ends := p.now, p.now, map[int]error{}
+		for _, pod := range s.undo { // at once
+			p.now = began
+			for _, i := range pod {
+				c := f.left[i].command
+				p.did = append(p.did, c.Hook+" "+c.Pod)
+				if p.undone == nil {
+					p.undone = map[string]time.Time{}
+				}
+				p.undone[c.Pod] = p.now
+				if p.takes != nil {
+					p.now = p.now.Add(min(p.takes(c), c.timeout()))
+				}
+				ends[i] = p.ends(c)
+			}
+			if p.now.After(ended) {
+				ended = p.now
+			}
+		}
+		p.now = ended
+		return outcome{undone: ends}
 	case create:
 		var made []string
 		for _, name := range f.freeze.Copies {
@@ -98,7 +121,7 @@ func (p *play) carry(t *testing.T, f *freezing, steps int) (ended bool) {
 		if s.kind == over {
 			return true
 		}
-		if s.kind == run && p.record == nil {
+		if (s.kind == run || s.kind == undoAll) && p.record == nil {
 			t.Fatalf("%s runs while nothing is written down of what to undo", s.command)
 		}
 		f.saw(p.now, p.do(f, s))
@@ -231,6 +254,31 @@ func TestUnreachableIsTriedOn(t *testing.T) {
 	}
 }
 
+// TestAPodThatHangsFreezesNoOther: the Pods are let go at once, so one whose node is
+// dead does not keep the others frozen for as long as its hooks are waited for.
+func TestAPodThatHangsFreezesNoOther(t *testing.T) {
+	p := newPlay()
+	p.takes = func(c Command) time.Duration {
+		if c.Pod == "p" && strings.HasPrefix(c.Hook, "after") {
+			return time.Hour
+		}
+		return 0
+	}
+	p.ends = func(c Command) error {
+		if c.Pod == "p" && strings.HasPrefix(c.Hook, "after") && p.now.Before(time.Unix(60, 0)) {
+			return errDown
+		}
+		return nil
+	}
+	f := begin(two())
+	if !p.carry(t, f, 100) {
+		t.Fatal("it does not end")
+	}
+	if frozen := p.undone["q"].Sub(time.Unix(0, 0)); frozen != 0 {
+		t.Errorf("Pod q is frozen for %v, which Pod p takes to answer: did %s", frozen, strings.Join(p.did, ", "))
+	}
+}
+
 // TestUndoneWhateverHappens plays random freezes with random ends of each command
 // and a crash of the manager at any step, seen or unseen, and again. In each:
 // after runs for each before.
@@ -265,7 +313,7 @@ func TestUndoneWhateverHappens(t *testing.T) {
 		}
 		f := begin(freeze)
 		for !p.carry(t, f, random.IntN(30)) {
-			if s := f.step(p.now); s.kind != over && random.IntN(2) == 0 && (s.kind != run || p.record != nil) {
+			if s := f.step(p.now); s.kind != over && random.IntN(2) == 0 && (s.kind != run && s.kind != undoAll || p.record != nil) {
 				p.do(f, s) // done, and never seen
 			}
 			p.did = append(p.did, "crash")

@@ -13,6 +13,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	groupv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -232,7 +233,7 @@ func (t *task) drive(ctx context.Context, f *freezing) {
 		if s.lasting {
 			in = context.WithoutCancel(ctx)
 		}
-		f.saw(t.runner.o.Clock.Now(), t.do(in, s))
+		f.saw(t.runner.o.Clock.Now(), t.do(in, f, s))
 	}
 }
 
@@ -284,7 +285,7 @@ const maxNote = 1024
 func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxNote)], "") }
 
 // do does one step.
-func (t *task) do(ctx context.Context, s step) outcome {
+func (t *task) do(ctx context.Context, f *freezing, s step) outcome {
 	switch s.kind {
 	case run:
 		return outcome{err: t.runner.o.Run(ctx, s.command, s.within)}
@@ -294,6 +295,8 @@ func (t *task) do(ctx context.Context, s step) outcome {
 		return outcome{made: t.create(ctx, map[string]string{v1alpha1.AnnotationQuiesced: v1alpha1.QuiescedPending})}
 	case await:
 		return t.await(ctx, s.copies, s.within)
+	case undoAll:
+		return outcome{undone: t.undo(ctx, f.left, s.undo)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
@@ -305,6 +308,31 @@ func (t *task) do(ctx context.Context, s step) outcome {
 	default:
 		return outcome{err: t.erase(ctx)}
 	}
+}
+
+// undoAtOnce is in how many Pods hooks of after run at once.
+const undoAtOnce = 32
+
+// undo runs hooks of after, and answers how each ended.
+func (t *task) undo(ctx context.Context, left []undo, pods [][]int) map[int]error {
+	ends := map[int]error{}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(undoAtOnce)
+	for _, pod := range pods {
+		group.Go(func() error {
+			for _, i := range pod {
+				c := left[i].command
+				err := t.runner.o.Run(ctx, c, c.timeout())
+				mu.Lock()
+				ends[i] = err
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each has its own end
+	return ends
 }
 
 func (t *task) write(ctx context.Context) error {
