@@ -43,6 +43,7 @@ func TestRetention(t *testing.T) {
 		"whose they are":          whoseTheyAre,
 		"not healthy":             notHealthy,
 		"claim deleted":           claimDeleted,
+		"claim made again":        claimMadeAgain,
 		"refused":                 refused,
 		"killed anywhere":         killedAnywhere,
 		"killed, and then kept":   killedThenKept,
@@ -389,6 +390,26 @@ func notHealthy(t *testing.T, cfg *rest.Config) {
 			h.want(tc.why, tc.there)
 		})
 	}
+}
+
+// claimMadeAgain: a copy that waited in the snapshot-controller's queue while its
+// claim was made again under its name is of the new one.
+func claimMadeAgain(t *testing.T, cfg *rest.Config) {
+	h := move(t, cfg, last(1))
+	claim := h.claim("data", "", corev1.ClaimBound)
+	h.copyOf(claim, "older", 3*time.Hour, true)
+	h.copyOf(claim, "last-good", 2*time.Hour, true)
+	if err := h.c.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	h.change(claim, func() { claim.Finalizers = nil })
+	again := h.claim("data", "", corev1.ClaimBound)
+	h.copyOf(claim, "cut-late", -time.Minute, true) // asked for by the old one's UID
+	h.settle()
+	h.want("the last copy of the old claim is not pushed out by what the new one held", "cut-late last-good")
+	h.copyOf(again, "next", -time.Hour, true)
+	h.settle()
+	h.want("it ages out as the new claim's", "last-good next")
 }
 
 // claimDeleted: failed copies hold back the deletion of their claim.

@@ -76,9 +76,10 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, s *v1alpha
 	if err := r.Client.List(ctx, &foreign, client.MatchingFields{foreignSource: s.Namespace}, client.UnsafeDisableDeepCopy); err != nil {
 		return sight{}, fmt.Errorf("list the claims that are filled from namespace %s: %w", s.Namespace, err)
 	}
-	sources := map[string]string{}
+	sources, named := map[string]string{}, map[string]*corev1.PersistentVolumeClaim{}
 	for i := range claims.Items {
 		c := &claims.Items[i]
+		named[c.Name] = c
 		seen.Claims[c.UID] = Living
 		if c.DeletionTimestamp != nil {
 			seen.Claims[c.UID] = Deleting
@@ -108,6 +109,9 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, s *v1alpha
 			m.Hold, m.Deleting = cmp.Or(m.Hold, copies.HoldOf(g)), m.Deleting || g.DeletionTimestamp != nil
 			there[g.UID+"/"+m.ClaimUID] = true
 		}
+		if of := snapshot.Spec.Source.PersistentVolumeClaimName; of != nil && seen.Claims[m.ClaimUID] == Gone && cutFrom(m.Copy, named[*of]) {
+			m.ClaimUID = named[*of].UID
+		}
 		seen.Copies = append(seen.Copies, m)
 		seen.snapshots[snapshot.UID] = snapshot
 	}
@@ -120,6 +124,14 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, s *v1alpha
 		}
 	}
 	return seen, nil
+}
+
+// cutFrom says of a copy that was asked for of a claim that has gone since whether
+// it is of the claim that has the name now. The snapshot-controller goes by the name
+// when it comes to it, and was the claim made again by then, its copy holds what the
+// new one held: as the newest of the old claim it would push out the last good one.
+func cutFrom(c copies.Copy, now *corev1.PersistentVolumeClaim) bool {
+	return now != nil && !c.Cut.IsZero() && !c.Cut.Before(now.CreationTimestamp.Time)
 }
 
 // groups are the VolumeGroupSnapshots that the schedule made, by name.
