@@ -135,6 +135,23 @@ func TestDetachFromADyingInstance(t *testing.T) {
 	}
 }
 
+// An attachment has a state for being over, in which EC2 may show it for a while.
+func TestAttachmentThatIsOver(t *testing.T) {
+	r := newRegionInRealTime(t)
+	vol := r.volume("pvc-1")
+	r.mustAttach(vol.ID, nodeA)
+	r.SetDelays(ec2sim.Delays{Detach: ec2sim.Duration(time.Hour)})
+	r.rewrite(func(_ call, _ *http.Header, body []byte) []byte {
+		return bytes.ReplaceAll(body, []byte("<status>detaching<"), []byte("<status>detached<"))
+	})
+	if err := r.client().Detach(soon(t, 20*time.Second), vol.ID, nodeA); err != nil {
+		t.Errorf("%v, want that it is detached", err)
+	}
+	if now, err := r.client().Volume(t.Context(), vol.ID); err != nil || len(now.Attachments) != 0 {
+		t.Errorf("attached %+v, %v, want nowhere", now.Attachments, err)
+	}
+}
+
 // DRIVER rule 9: what makes attaching impossible.
 func TestAttachRefused(t *testing.T) {
 	r := newRegion(t)

@@ -488,6 +488,9 @@ func volumeFrom(v types.Volume) ebs.Volume {
 		Tags:            tagsFrom(v.Tags),
 	}
 	for _, a := range v.Attachments {
+		if a.State == types.VolumeAttachmentStateDetached {
+			continue // over: EC2 may tell so before it tells none
+		}
 		vol.Attachments = append(vol.Attachments, ebs.Attachment{
 			Volume: vol.ID, Instance: ebs.InstanceID(aws.ToString(a.InstanceId)), DeviceName: aws.ToString(a.Device),
 			State: ebs.AttachmentState(a.State), Since: aws.ToTime(a.AttachTime),
