@@ -138,7 +138,8 @@ func (g *Grower) guard(ctx context.Context, all policies, c *corev1.PersistentVo
 	}
 	out := &guarded{object: c, rules: rulesOf(p.Name, p.Expansion, driver), claim: claimOf(c), nodes: at.attached[c.Spec.VolumeName], everywhere: at.unattaching[driver]}
 	out.rules.Between = g.every
-	out.claim.ClassName, out.claim.Expandable = className, class != nil && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion
+	out.claim.ClassName, out.claim.ClassGone = className, class == nil
+	out.claim.Expandable = class != nil && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion
 	out.claim.Doubt = policy.GrowthInDoubt(all.unready, p, of)
 	out.claim.Mounted = len(out.nodes) > 0 || out.everywhere
 	return out, nil

@@ -48,8 +48,10 @@ type Claim struct {
 	Modifying bool
 	// Infeasible says who found its resize impossible.
 	Infeasible Infeasible
-	// ClassName is its StorageClass; Expandable: that lets volumes grow.
+	// ClassName is its StorageClass; ClassGone: there is none of the name; Expandable:
+	// that lets volumes grow.
 	ClassName  string
+	ClassGone  bool
 	Expandable bool
 	// SiblingBytes is the largest capacity among the claims of its set's template.
 	SiblingBytes int64
@@ -345,6 +347,12 @@ func (d Decision) grow(now time.Time, r Rules, c Claim, base, limit int64, s usa
 		return d
 	}
 	switch {
+	case c.ClassGone:
+		d.Blocked = &Note{v1alpha1.ReasonClassForbids, fmt.Sprintf("StorageClass %q is not there, and Kubernetes lets no volume grow without its class: make it again, with allowVolumeExpansion true", c.ClassName)}
+		if c.ClassName == "" {
+			d.Blocked.Message = "the claim has no StorageClass, and Kubernetes lets no volume grow without one: it can only grow as a claim that is made anew, of a class"
+		}
+		return d
 	case !c.Expandable:
 		d.Blocked = &Note{v1alpha1.ReasonClassForbids, fmt.Sprintf("StorageClass %q does not let volumes grow: set its allowVolumeExpansion to true if the driver can", c.ClassName)}
 		return d
