@@ -32,6 +32,9 @@ const Every = 30 * time.Second
 // just made is about to be set.
 const unusedFor = 10 * time.Minute
 
+// refusedFor is how long a class that somebody refused a claim is not asked for again.
+const refusedFor = 10 * time.Minute
+
 // maxNote is what the API server takes of an event's note, in bytes.
 const maxNote = 1024
 
@@ -46,11 +49,20 @@ type Options struct {
 // Modifier sets the classes that annotations of claims ask for. The leader runs it.
 type Modifier struct {
 	Options
-	told map[types.UID]string
+	told    map[types.UID]string
+	refused map[types.UID]refusal
+}
+
+// refusal is what was said to a class on a claim, and when.
+type refusal struct {
+	class, why string
+	at         time.Time
 }
 
 // New makes a Modifier.
-func New(o Options) *Modifier { return &Modifier{Options: o, told: map[types.UID]string{}} }
+func New(o Options) *Modifier {
+	return &Modifier{Options: o, told: map[types.UID]string{}, refused: map[types.UID]refusal{}}
+}
 
 // NeedLeaderElection says that one replica acts.
 func (m *Modifier) NeedLeaderElection() bool { return true }
@@ -117,6 +129,11 @@ func (m *Modifier) Sweep(ctx context.Context) error {
 			delete(m.told, uid)
 		}
 	}
+	for uid := range m.refused {
+		if !asks[uid] {
+			delete(m.refused, uid)
+		}
+	}
 	return errors.Join(append(failed, m.clean(ctx, classes.Items, claims.Items, asked))...)
 }
 
@@ -135,6 +152,10 @@ func (m *Modifier) ofDriver(ctx context.Context, c *corev1.PersistentVolumeClaim
 
 // set makes the class and sets it on the claim, or says why not.
 func (m *Modifier) set(ctx context.Context, c *corev1.PersistentVolumeClaim, class *storagev1.VolumeAttributesClass) (why string, err error) {
+	if r, is := m.refused[c.UID]; is && r.class == class.Name && m.Clock.Since(r.at) < refusedFor {
+		return r.why, nil
+	}
+	delete(m.refused, c.UID)
 	after := c.DeepCopy()
 	after.Spec.VolumeAttributesClassName = &class.Name
 	if why, err = m.refusal(ctx, c, after, class); err != nil || why != "" {
@@ -150,8 +171,10 @@ func (m *Modifier) set(ctx context.Context, c *corev1.PersistentVolumeClaim, cla
 		return "", nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the next sweep looks anew
 		return "", nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		return fmt.Sprintf("VolumeAttributesClass %s is refused: %v", class.Name, err), nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		why = fmt.Sprintf("VolumeAttributesClass %s is refused: %v", class.Name, err)
+		m.refused[c.UID] = refusal{class: class.Name, why: why, at: m.Clock.Now()}
+		return why, nil
 	}
 	return "", fmt.Errorf("set VolumeAttributesClass %s: %w", class.Name, err)
 }

@@ -22,6 +22,7 @@
 //	a modification is under way                     waits for it
 //	guardrails refuse the class, or its IOPS        told
 //	modified too often within a day                 told, and done later
+//	somebody refused that class a moment ago        told, and asked for again after 10 minutes
 //	else                                            class made, then set on the claim
 //
 // Killed between the two, the next sweep finds the class by its name. A value that
