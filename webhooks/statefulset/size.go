@@ -129,8 +129,8 @@ func ActionOf(p *policy.Policy) v1alpha1.TemplateAction {
 //	its policy says Report                            none
 //	a policy that cannot be read may bound it         none: it grows later
 //	else  the largest of its siblings, which carry the set's stamp, and of what is
-//	      declared; at most the policy's maxSize, what guardrails let a claim have, and
-//	      its own annotation holdfast.dev/max-size
+//	      declared; at most the policy's maxSize, what guardrails that deny let it have,
+//	      and its own annotation holdfast.dev/max-size
 //	that cannot be read, or guardrails refuse the     none
 //	IOPS that come with the size
 //
@@ -169,7 +169,10 @@ func SizeOf(ctx context.Context, w *world.World, c *corev1.PersistentVolumeClaim
 			size = q
 		}
 	}
-	if size = bounded(size, p, policies, of); held(c, &size) || dearer(policies, subject, of, size) {
+	denies := func(p *policy.Policy, rule v1alpha1.Rule) bool {
+		return p.MatchesClaim(of) && p.ActionOf(rule) == v1alpha1.Deny && !p.Exempts(rule, c.Labels, of.Namespace, w.Now())
+	}
+	if size = bounded(size, p, policies, denies); held(c, &size) || dearer(policies, subject, denies, size) {
 		return nil, nil
 	}
 	if asked, is := c.Spec.Resources.Requests[corev1.ResourceStorage]; !is || size.Cmp(asked) <= 0 {
@@ -291,15 +294,16 @@ func nameOf(class *string) string {
 	return *class
 }
 
-// bounded is a size, or less where policies let a claim have no more. Drivers round
-// up to whole GiB, so maxSize is taken down to them, as growth does.
-func bounded(size resource.Quantity, growing *policy.Policy, policies []*policy.Policy, of policy.Claim) resource.Quantity {
+// bounded is a size, or less where policies let a claim have no more: one that only
+// warns, or lets the claim off, would not refuse it. Drivers round up to whole GiB, so
+// maxSize is taken down to them, as growth does.
+func bounded(size resource.Quantity, growing *policy.Policy, policies []*policy.Policy, denies func(*policy.Policy, v1alpha1.Rule) bool) resource.Quantity {
 	if growing != nil && growing.Expansion.MaxSize.Cmp(size) < 0 {
 		const gib = 1 << 30
 		size = *resource.NewQuantity(growing.Expansion.MaxSize.Value()/gib*gib, resource.BinarySI)
 	}
 	for _, p := range policies {
-		if p.Guardrails == nil || p.Guardrails.Claim == nil || p.Guardrails.Claim.MaxSize == nil || !p.MatchesClaim(of) {
+		if p.Guardrails == nil || p.Guardrails.Claim == nil || p.Guardrails.Claim.MaxSize == nil || !denies(p, v1alpha1.RuleClaimMaxSize) {
 			continue
 		}
 		if p.Guardrails.Claim.MaxSize.Cmp(size) < 0 {
@@ -325,10 +329,10 @@ func held(c *corev1.PersistentVolumeClaim, size *resource.Quantity) bool {
 
 // dearer says whether a claim is refused at a size for the IOPS that come with it, by
 // the GiB: then the set would have no new replica at all.
-func dearer(policies []*policy.Policy, s claim.Subject, of policy.Claim, size resource.Quantity) bool {
+func dearer(policies []*policy.Policy, s claim.Subject, denies func(*policy.Policy, v1alpha1.Rule) bool, size resource.Quantity) bool {
 	s.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
 	return slices.ContainsFunc(policies, func(p *policy.Policy) bool {
-		return p.MatchesClaim(of) && p.ActionOf(v1alpha1.RuleClassMaxIOPS) == v1alpha1.Deny &&
+		return denies(p, v1alpha1.RuleClassMaxIOPS) &&
 			slices.ContainsFunc(claim.Breaches(p, s), func(b policy.Breach) bool { return b.Rule == v1alpha1.RuleClassMaxIOPS })
 	})
 }

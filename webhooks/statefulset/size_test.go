@@ -161,6 +161,9 @@ func TestSizeOf(t *testing.T) {
 	with := func(more ...client.Object) []client.Object { return append(more, siblings...) }
 	tight := growing("50Gi", "")
 	tight.Spec.Guardrails = &v1alpha1.Guardrails{Claim: &v1alpha1.ClaimRules{MaxSize: ptr(resource.MustParse("22Gi"))}}
+	warns, exempts := tight.DeepCopy(), tight.DeepCopy()
+	warns.Spec.Guardrails.Action = v1alpha1.Warn
+	exempts.Spec.Exemptions = []v1alpha1.Exemption{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pg"}}, Reason: "x", Until: metav1.NewTime(time.Unix(60, 0))}}
 	namesake := twoTemplates(func(s *appsv1.StatefulSet) {
 		s.Name, s.UID = "x-pg", "b"
 		s.Spec.VolumeClaimTemplates = s.Spec.VolumeClaimTemplates[:1]
@@ -195,6 +198,8 @@ func TestSizeOf(t *testing.T) {
 		"maxSize":                 {"at most the policy's", with(twoTemplates(nil), growing("22Gi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
 		"maxSize of no whole GiB": {"the driver would round up above it", with(twoTemplates(nil), growing("22900Mi", "")), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
 		"guardrail":               {"a raised claim must not be refused", with(twoTemplates(nil), tight), claimNamed("data-pg-2", "", "", "10Gi"), "22Gi"},
+		"guardrail that warns":    {"which refuses nothing", with(twoTemplates(nil), warns), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
+		"guardrail, exempted":     {"which does not hold for it", with(twoTemplates(nil), exempts), claimNamed("data-pg-2", "", "", "10Gi"), "25Gi"},
 		"held":                    {"its template holds its claims to less", with(twoTemplates(nil), growing("50Gi", "")), annotated("22Gi"), "22Gi"},
 		"held, to more":           {"which is no bound", with(twoTemplates(nil), growing("50Gi", "")), annotated("40Gi"), "25Gi"},
 		"held, unreadable":        {"nobody knows to what", with(twoTemplates(nil), growing("50Gi", "")), annotated("lots"), ""},
