@@ -370,6 +370,7 @@ func TestCodesOfEC2Refusals(t *testing.T) {
 		{"throttling is no verdict", "CreateVolume", "RequestLimitExceeded", create, codes.Unavailable},
 		{"a quota is final for a new name", "CreateVolume", "VolumeLimitExceeded", create, codes.ResourceExhausted},
 		{"no capacity in the zone", "CreateVolume", "InsufficientVolumeCapacity", create, codes.ResourceExhausted},
+		{"another zone may have the type", "CreateVolume", "VolumeTypeNotAvailableInZone", create, codes.ResourceExhausted},
 		{"EC2's own fault leaves it open", "CreateVolume", "InternalError", create, codes.Aborted},
 		{"the missing permission is named", "CreateVolume", "UnauthorizedOperation", create, codes.PermissionDenied},
 		{"a look-up that fails leaves it open", "DescribeVolumes", "UnauthorizedOperation", create, codes.Aborted},

@@ -40,6 +40,7 @@ var errorCodes = map[string]error{
 	"VolumeLimitExceeded":                   ebs.ErrLimitExceeded,
 	"MaxIOPSLimitExceeded":                  ebs.ErrLimitExceeded,
 	"InsufficientVolumeCapacity":            ebs.ErrLimitExceeded,
+	"VolumeTypeNotAvailableInZone":          ebs.ErrNoZone,
 	"SnapshotLimitExceeded":                 ebs.ErrLimitExceeded,
 	"PendingSnapshotLimitExceeded":          ebs.ErrLimitExceeded,
 	"FastSnapshotRestoreLimitExceeded":      ebs.ErrLimitExceeded,
