@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,5 +53,37 @@ func TestWhatHasMovedIsNotRefused(t *testing.T) {
 				t.Errorf("%s, %s: refused %v, moved %t", does, name, refused, moved)
 			}
 		}
+	}
+}
+
+// TestEachOwnerIsToldOfTheEdit: also the owner of a schedule whose name is within
+// that of another, which was told of before.
+func TestEachOwnerIsToldOfTheEdit(t *testing.T) {
+	kinds := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	build := fake.NewClientBuilder().WithScheme(kinds)
+	for _, namespace := range []string{"b", "db"} {
+		build.WithObjects(&v1alpha1.SnapshotSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "daily"}})
+	}
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: build.Build(), Events: recorder}
+	p := &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: "databases"}}
+	p.Spec.Snapshots = &v1alpha1.PolicySnapshots{Schedules: []v1alpha1.PolicySchedule{{Name: "daily"}}}
+	var old []metav1.Condition
+	for _, tc := range []struct {
+		edited []string
+		told   int
+	}{{[]string{"db/daily"}, 1}, {[]string{"b/daily", "db/daily"}, 1}, {[]string{"b/daily", "db/daily"}, 0}} {
+		p.Status.Conditions = Report(old, p, Plan{Edited: tc.edited}, nil, time.Unix(0, 0))
+		r.tell(t.Context(), p, old, tc.edited)
+		if got := len(recorder.Events); got != tc.told {
+			t.Errorf("%v are edited: %d told, want %d", tc.edited, got, tc.told)
+		}
+		for len(recorder.Events) > 0 {
+			<-recorder.Events
+		}
+		old = p.Status.Conditions
 	}
 }

@@ -273,12 +273,12 @@ func (r *Reconciler) tell(ctx context.Context, p *v1alpha1.StoragePolicy, old []
 	if given != nil && given.Status == metav1.ConditionFalse && (before == nil || before.Message != given.Message) {
 		r.Events.Eventf(p, nil, corev1.EventTypeWarning, given.Reason, "GiveSchedules", "%s", given.Message)
 	}
-	told := ""
+	var told []string // words, among them the names of schedules
 	if c := meta.FindStatusCondition(old, v1alpha1.ConditionSchedulesEdited); c != nil {
-		told = c.Message
+		told = strings.FieldsFunc(c.Message, func(r rune) bool { return strings.ContainsRune("(), ", r) })
 	}
 	for _, full := range edited {
-		if strings.Contains(told, full) {
+		if slices.Contains(told, full) {
 			continue
 		}
 		namespace, name, _ := strings.Cut(full, "/")
