@@ -213,3 +213,44 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestFarYears: time itself goes wrong on the last day of leap years that are past
+// the table of a zone, 2040 or, where tables are short, sooner. Runs go on.
+func TestFarYears(t *testing.T) {
+	for _, zone := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Auckland", "Asia/Tokyo"} {
+		location, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for spec, months := range map[string]int{"0 12 1 * *": 1, "0 12 1 1 *": 12} {
+			s, err := Parse(spec, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			upcoming := make(chan []time.Time, 1)
+			go func() { upcoming <- s.Upcoming(time.Date(2026, 12, 15, 0, 0, 0, 0, time.UTC), 400) }()
+			select {
+			case times := <-upcoming:
+				for i, at := range times {
+					if want := time.Date(2027, time.Month(1+i*months), 1, 12, 0, 0, 0, location); !at.Equal(want) {
+						t.Fatalf("%q in %s: run %d is at %v, want %v", spec, zone, i, at, want.UTC())
+					}
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%q in %s: it does not come back", spec, zone)
+			}
+		}
+		daily, err := Parse("0 12 * * *", zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, year := range []int{2040, 2044, 2096} {
+			at := time.Date(year, 12, 28, 12, 0, 0, 0, location)
+			for day := 29; day < 40; day++ {
+				if at = daily.Next(at); !at.Equal(time.Date(year, 12, day, 12, 0, 0, 0, location)) {
+					t.Errorf("%s: on 28 December %d and %d days it runs at %v", zone, year, day-28, at)
+				}
+			}
+		}
+	}
+}

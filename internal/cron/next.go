@@ -135,6 +135,13 @@ func (s *Schedule) bounds(t time.Time) span {
 	t = t.In(s.zone)
 	start, end := t.ZoneBounds()
 	_, seconds := t.Zone()
+	// Past the years of a zone's table, time (Go 1.26) takes all years for as long
+	// as 365 days: on the last day of a leap year the span would have ended when
+	// that began, and the one after it would be the same, without end. No clocks
+	// change at a turn of the year.
+	if !end.IsZero() && !end.After(t) {
+		end = time.Date(t.UTC().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
 	return span{start: start.UTC(), end: end.UTC(), offset: time.Duration(seconds) * time.Second}
 }
 
