@@ -121,9 +121,10 @@ func notReadyInsteadOfInUse(err error) error {
 	return err
 }
 
-// isDeviceInUse: EC2 has no code of its own for a device name that is taken.
+// isDeviceInUse: a device name is taken. EC2 documents a code for it and was seen
+// to answer another.
 func isDeviceInUse(err error) bool {
-	return hasCode(err, "InvalidParameterValue") && messageHas(err, "already in use")
+	return hasCode(err, "InvalidDevice.InUse") || hasCode(err, "InvalidParameterValue") && messageHas(err, "already in use")
 }
 
 // attachVolume sends AttachVolume. With an error the attachment tells the name that was tried.

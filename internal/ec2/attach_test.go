@@ -317,6 +317,27 @@ func TestAttachToAnInstanceSeenBefore(t *testing.T) {
 	}
 }
 
+// DRIVER rule 8: a name that is taken, by either of EC2's words for it.
+func TestAttachTakesTheNextName(t *testing.T) {
+	for code, message := range map[string]string{
+		"InvalidParameterValue": "Invalid value '/dev/xvdaa' for unixDevice. Attachment point /dev/xvdaa is already in use",
+		"InvalidDevice.InUse":   "The device is in use",
+	} {
+		r := newRegion(t)
+		vol := r.volume("pvc-1")
+		taken := first(1)
+		r.intercept(func(c call) *reply {
+			if c.action == "AttachVolume" && taken() {
+				return refusal(400, code, message)
+			}
+			return nil
+		})
+		if att, err := r.client().Attach(t.Context(), vol.ID, nodeA); err != nil || att.DeviceName != "/dev/xvdab" {
+			t.Errorf("%s: attached as %q, %v, want the next name", code, att.DeviceName, err)
+		}
+	}
+}
+
 // DRIVER rule 8: the instance still shows a volume that is detached.
 func TestAttachAsksTheVolumeWhetherItIsAttached(t *testing.T) {
 	r := newRegion(t)
