@@ -252,8 +252,14 @@ func (p *planner) bySchedule() {
 }
 
 // begun says whether somebody has looked since a run was due: what it lacks is
-// then held up by something, and was not missed.
+// then held up by something, and was not missed. What was refused of it says so too
+// where the status could not be written.
 func (p *planner) begun(at time.Time) bool {
+	for what := range p.seen.Refusals {
+		if what.slot == copies.SlotOf(at) {
+			return true
+		}
+	}
 	next := p.seen.Status.NextScheduleTime
 	return next != nil && next.After(at)
 }

@@ -560,3 +560,17 @@ func TestNobodyIsAlwaysLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedIsNotLate: a run that was begun in time and refused, by hooks that took
+// minutes, is tried again also where the status came across another write.
+func TestRefusedIsNotLate(t *testing.T) {
+	p := newPlay(t, hourly(), "10:30:00", "a")
+	p.seen.Spec.CatchUp = v1alpha1.CatchUpNone
+	p.look("10:31:00")
+	p.seen.Refusals = map[made]Refusal{{"a", "20270505T110000Z"}: {Until: today("11:04:05")}}
+	if plan := p.look("11:04:00"); plan.Missed > 0 {
+		t.Errorf("%d runs are missed", plan.Missed)
+	}
+	p.look("11:04:05")
+	p.want("it is asked for again", "a 20270505T110000Z at 11:04")
+}
