@@ -138,20 +138,30 @@ func immediate(s *stage.Stage, node string, parameters map[string]string) string
 }
 
 // killNode ends the node's driver when a condition holds on the node while a
-// new volume is made ready there.
+// new volume is made ready there. Where that moment passed unseen it is tried with
+// another volume.
 func killNode(s *stage.Stage, node, fs, size, condition string) {
 	s.T.Helper()
 	class := immediate(s, node, map[string]string{"csi.storage.k8s.io/fstype": fs})
-	s.Claim("data", class, size)
-	driver := s.NodePod(node)
-	link := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(s.VolumeID("data"), "-", "")
-	killed := s.KillWhen(driver, link, condition)
-	s.Pod("app", "data", stage.OnNode(node))
-	killed()
-	s.Step("killed when %q", condition)
-	s.Ready("app")
-	s.Restarted(driver)
-	holds(s, "app", "data")
+	const tries = 5
+	for n := range tries {
+		claim, app := fmt.Sprintf("data-%d", n), fmt.Sprintf("app-%d", n)
+		s.Claim(claim, class, size)
+		driver := s.NodePod(node)
+		link := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(s.VolumeID(claim), "-", "")
+		killed := s.KillWhen(driver, link, condition)
+		s.Pod(app, claim, stage.OnNode(node))
+		if !killed() {
+			s.Step("nobody saw that %q", condition)
+			continue
+		}
+		s.Step("killed when %q", condition)
+		s.Ready(app)
+		s.Restarted(driver)
+		holds(s, app, claim)
+		return
+	}
+	s.T.Fatalf("%d volumes were made ready on %s, and nobody saw that %q", tries, node, condition)
 }
 
 // killControllers ends the driver in every controller Pod as a crash would.

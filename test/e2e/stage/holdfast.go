@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
 	"github.com/holdfast-dev/holdfast/internal/testenv"
 )
 
@@ -100,16 +102,26 @@ running() {
   return 1
 }`
 
+// missed is how killWhenScript ends where the moment did not come.
+const missed = 3
+
 // killWhenScript is killScript as soon as the condition $3 holds, which is
-// asked for all the time once the file $2 is there.
-const killWhenScript = runningScript + `
+// asked for all the time once the file $2 is there, for some ten seconds. It
+// starts no process for that either.
+var killWhenScript = runningScript + fmt.Sprintf(`
 until [ -e "$2" ]; do sleep 0.02; done
-until eval "$3"; do :; done` + killScript
+read -r now rest </proc/uptime
+end=$((${now%%%%.*} + 10))
+until eval "$3"; do
+  read -r now rest </proc/uptime
+  [ ${now%%%%.*} -lt $end ] || exit %d
+done`, missed) + killScript
 
 // KillWhen waits on the Pod's node for a file and then, without a pause, for a
 // shell condition, and ends the driver's process at that moment. It runs
-// beside the test; the returned function waits for it.
-func (s *Stage) KillWhen(p corev1.Pod, file, condition string) (wait func()) {
+// beside the test; the returned function waits for it, and says whether the
+// moment was met: one of milliseconds can pass unseen on a busy machine.
+func (s *Stage) KillWhen(p corev1.Pod, file, condition string) (wait func() (met bool)) {
 	s.T.Helper()
 	type result struct {
 		out []byte
@@ -121,11 +133,17 @@ func (s *Stage) KillWhen(p corev1.Pod, file, condition string) (wait func()) {
 		out, err := s.NodeCommand(s.T.Context(), p.Spec.NodeName, "timeout", "--signal=KILL", "60", "sh", "-c", killWhenScript, "kill", id, file, condition)
 		done <- result{out, err}
 	}()
-	return func() {
+	return func() bool {
 		s.T.Helper()
-		if r := <-done; r.err != nil {
+		r := <-done
+		var failed *sandbox.ExitError
+		if errors.As(r.err, &failed) && failed.Code == missed {
+			return false
+		}
+		if r.err != nil {
 			s.T.Fatalf("kill %s on %s when %q: %v\n%s", p.Name, p.Spec.NodeName, condition, r.err, r.out)
 		}
+		return true
 	}
 }
 
