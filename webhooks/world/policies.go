@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -19,15 +17,13 @@ import (
 
 // compiled keeps policies ready to judge with: selectors are parsed once for
 // each version of a policy, and policies sorted once for each change of any, not
-// once for each request. Where the informer tells of changes it is not listed
-// either before there is one: a list of 50 policies is 50 KB.
+// once for each request. They are looked at in the informer's store: a list by the
+// cache is a copy of each, 50 KB for 50 policies. An event would come too late: who
+// acts on the same event could come first, see what was before, and see no other.
 type compiled struct {
-	told    atomic.Bool  // whether the informer tells of changes
-	changes atomic.Int64 // of which it has told
+	informer toolscache.SharedIndexInformer // nil: none is known
 
 	mu      sync.Mutex
-	asOf    int64 // so many changes it had told of when it was listed
-	listed  bool
 	seen    map[types.UID]version
 	ready   []*policy.Policy  // those of seen that can be made ready, as they act
 	unready []*policy.Unready // the others, by name
@@ -50,54 +46,38 @@ func (w *World) Policies(ctx context.Context) ([]*policy.Policy, error) {
 // AllPolicies are also those that cannot be made ready, by name: they hold nothing,
 // and could be the ones that bound what is to be done.
 func (w *World) AllPolicies(ctx context.Context) (ready []*policy.Policy, unready []*policy.Unready, err error) {
-	if ready, unready, still := w.policies.still(); still {
+	if i := w.policies.informer; i != nil && i.HasSynced() {
+		all := i.GetStore().List()
+		items := make([]*v1alpha1.StoragePolicy, len(all))
+		for n, o := range all {
+			items[n] = o.(*v1alpha1.StoragePolicy)
+		}
+		ready, unready = w.policies.of(items)
 		return ready, unready, nil
 	}
-	asOf := w.policies.changes.Load() // a change while it is listed is one that comes after
 	var list v1alpha1.StoragePolicyList
 	// What the informer holds is only read here, so no copy is needed.
 	if err := w.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list StoragePolicies: %w", err)
 	}
-	ready, unready = w.policies.of(list.Items, asOf)
+	items := make([]*v1alpha1.StoragePolicy, len(list.Items))
+	for n := range list.Items {
+		items[n] = &list.Items[n]
+	}
+	ready, unready = w.policies.of(items)
 	return ready, unready, nil
 }
 
-// watch has an informer tell of changes of policies.
-func (c *compiled) watch(informer cache.Informer) error {
-	change := func(any) { c.changes.Add(1) }
-	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: change, UpdateFunc: func(_, o any) { change(o) }, DeleteFunc: change,
-	})
-	c.told.Store(err == nil)
-	return err
-}
-
-// still answers what was listed last, if nothing has changed since.
-func (c *compiled) still() (ready []*policy.Policy, unready []*policy.Unready, still bool) {
-	if !c.told.Load() {
-		return nil, nil, false
-	}
+func (c *compiled) of(items []*v1alpha1.StoragePolicy) ([]*policy.Policy, []*policy.Unready) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.listed || c.asOf != c.changes.Load() {
-		return nil, nil, false
-	}
-	return slices.Clone(c.ready), c.unready, true
-}
-
-// of makes ready what was listed after so many changes.
-func (c *compiled) of(items []v1alpha1.StoragePolicy, asOf int64) ([]*policy.Policy, []*policy.Unready) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.asOf, c.listed = asOf, true
 	changed := func(p *v1alpha1.StoragePolicy) bool {
 		v, ok := c.seen[p.UID]
 		return !ok || v.generation != p.Generation
 	}
 	same := len(items) == len(c.seen)
 	for i := 0; same && i < len(items); i++ {
-		same = !changed(&items[i])
+		same = !changed(items[i])
 	}
 	if same {
 		return slices.Clone(c.ready), c.unready
@@ -105,8 +85,7 @@ func (c *compiled) of(items []v1alpha1.StoragePolicy, asOf int64) ([]*policy.Pol
 	now := make(map[types.UID]version, len(items))
 	ready := make([]*policy.Policy, 0, len(items))
 	var unready []*policy.Unready
-	for i := range items {
-		p := &items[i]
+	for _, p := range items {
 		v := c.seen[p.UID]
 		if changed(p) {
 			v = version{generation: p.Generation}

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -41,10 +41,10 @@ func TestPoliciesAreKeptReady(t *testing.T) {
 		{"one is made again under its name", []v1alpha1.StoragePolicy{unready, func() v1alpha1.StoragePolicy { n := named("b", 1, 7); n.UID = "new"; return n }()}, []string{"b"}},
 		{"all go", nil, nil},
 	} {
-		c.of(step.items, 0)
-		own, _ := c.of(step.items, 0)
+		c.of(pointers(step.items))
+		own, _ := c.of(pointers(step.items))
 		clear(own) // a caller may filter its own answer
-		got, broken := c.of(step.items, 0)
+		got, broken := c.of(pointers(step.items))
 		if len(got) != len(step.want) {
 			t.Fatalf("%s: %d policies are ready, want %v", step.what, len(got), step.want)
 		}
@@ -59,86 +59,78 @@ func TestPoliciesAreKeptReady(t *testing.T) {
 		if len(got) > 0 && len(before) > 0 && got[0] == before[0] && step.what == "one is made again under its name" {
 			t.Errorf("%s: the old one still judges", step.what)
 		}
-		if allocated := testing.AllocsPerRun(10, func() { c.of(step.items, 0) }); allocated > 1 { // the answer
+		if allocated := testing.AllocsPerRun(10, func() { c.of(pointers(step.items)) }); allocated > 1 { // the answer
 			t.Errorf("%s: asked again, it allocates %v times: it is made ready again", step.what, allocated)
 		}
 		before = got
 	}
 }
 
-// lister is an informer's reader of policies.
+func pointers(items []v1alpha1.StoragePolicy) []*v1alpha1.StoragePolicy {
+	all := make([]*v1alpha1.StoragePolicy, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
+
+// lister is a cache's reader of policies.
 type lister struct {
 	client.Reader
 	names []string
-	asked int
-	err   error
-	// meanwhile happens while it lists.
-	meanwhile func()
 }
 
 func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	l.asked++
-	if l.err != nil {
-		return l.err
-	}
 	for _, name := range l.names {
 		list.(*v1alpha1.StoragePolicyList).Items = append(list.(*v1alpha1.StoragePolicyList).Items, v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
-	}
-	if l.meanwhile != nil {
-		l.meanwhile()
-		l.meanwhile = nil
 	}
 	return nil
 }
 
-// TestPoliciesAreListedOnChange: with an informer that tells of changes, policies
-// are listed once for each, and none is missed: not those before the first
-// question, not one that comes while they are listed. Without, always.
-func TestPoliciesAreListedOnChange(t *testing.T) {
-	l, i := &lister{}, &informer{}
-	w := &World{Cache: l}
+// informer is one of policies, whose store is filled by hand.
+type informer struct {
+	toolscache.SharedIndexInformer
+	synced bool
+	store  toolscache.Store
+}
+
+func (i *informer) HasSynced() bool            { return i.synced }
+func (i *informer) GetStore() toolscache.Store { return i.store }
+
+// TestPoliciesAreThoseOfTheStore: what the informer's store holds is seen at once,
+// without any event: a controller acts on the same event. Before the informer has
+// synced the cache is asked, which waits for that.
+func TestPoliciesAreThoseOfTheStore(t *testing.T) {
+	i := &informer{store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
+	w := &World{Cache: &lister{names: []string{"listed"}}, policies: compiled{informer: i}}
+	named := func(name string, priority int32) *v1alpha1.StoragePolicy {
+		return &v1alpha1.StoragePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: int64(priority)}, Spec: v1alpha1.StoragePolicySpec{Priority: priority}}
+	}
 	for _, step := range []struct {
-		what  string
-		do    func()
-		asked int
-		want  []string
-		fails bool
+		what string
+		do   func() error
+		want []string
 	}{
-		{what: "no informer tells", asked: 1},
-		{what: "nor now", do: func() { l.names = []string{"a"} }, asked: 1, want: []string{"a"}},
-		{what: "one tells from now on", do: func() {
-			if err := w.policies.watch(i); err != nil {
-				t.Fatal(err)
-			}
-		}, want: []string{"a"}},
-		{what: "what was there is told", do: func() { i.told.OnAdd(nil, true) }, asked: 1, want: []string{"a"}},
-		{what: "nothing has changed", want: []string{"a"}},
-		{what: "one comes, and another while they are listed", do: func() {
-			l.names = []string{"a", "b"}
-			i.told.OnAdd(nil, false)
-			l.meanwhile = func() { l.names = []string{"a", "b", "c"}; i.told.OnAdd(nil, false) }
-		}, asked: 1, want: []string{"a", "b"}},
-		{what: "that one is seen", asked: 1, want: []string{"a", "b", "c"}},
-		{what: "one changes, and the list fails", do: func() { l.err = errors.New("not synced"); i.told.OnUpdate(nil, nil) }, asked: 1, fails: true},
-		{what: "it succeeds", do: func() { l.err = nil; l.names = []string{"b", "c"} }, asked: 1, want: []string{"b", "c"}},
-		{what: "the others go", do: func() { l.names = nil; i.told.OnDelete(nil) }, asked: 1},
-		{what: "still none"},
+		{"before it has synced", func() error { return i.store.Add(named("a", 1)) }, []string{"listed"}},
+		{"it has", func() error { i.synced = true; return nil }, []string{"a"}},
+		{"one comes", func() error { return i.store.Add(named("b", 2)) }, []string{"b", "a"}},
+		{"one changes", func() error { return i.store.Update(named("a", 3)) }, []string{"a", "b"}},
+		{"one goes", func() error { return i.store.Delete(named("a", 3)) }, []string{"b"}},
+		{"the last goes", func() error { return i.store.Delete(named("b", 2)) }, nil},
 	} {
-		if step.do != nil {
-			step.do()
+		if err := step.do(); err != nil {
+			t.Fatal(err)
 		}
-		before := l.asked
 		got, err := w.Policies(t.Context())
-		if (err != nil) != step.fails {
+		if err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
 		var names []string
 		for _, p := range got {
 			names = append(names, p.Name)
 		}
-		clear(got) // it is the caller's own
-		if diff := cmp.Diff(step.want, names); diff != "" || l.asked-before != step.asked {
-			t.Errorf("%s: listed %d times, want %d (-want +got)\n%s", step.what, l.asked-before, step.asked, diff)
+		if diff := cmp.Diff(step.want, names); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", step.what, diff)
 		}
 	}
 }

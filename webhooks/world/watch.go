@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,12 +33,10 @@ func (w *World) Watch(c cache.Cache) error {
 		}
 	}
 	policies, err := c.GetInformer(context.Background(), &v1alpha1.StoragePolicy{}, cache.BlockUntilSynced(false))
-	if err == nil {
-		err = w.policies.watch(policies)
-	}
 	if err != nil {
 		return fmt.Errorf("watch StoragePolicies: %w", err)
 	}
+	w.policies.informer, _ = policies.(toolscache.SharedIndexInformer) // a manager's is one
 	_, err = w.Index.Begin(context.Background(), w.Now())
 	return err
 }

@@ -7,7 +7,6 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v6/apis/volumesnapshot/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,23 +26,9 @@ func (x *indexer) IndexField(_ context.Context, o client.Object, _ string, _ cli
 }
 
 // informers are started and never read.
-type informers struct {
-	cache.Cache
-	informer
-}
+type informers struct{ cache.Cache }
 
-func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return &i.informer, nil
-}
-
-// informer has one who is told of changes.
-type informer struct {
-	cache.Informer
-	told toolscache.ResourceEventHandler
-}
-
-func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	i.told = h
+func (informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return nil, nil
 }
 
@@ -53,7 +38,7 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 func TestWatchStartsWithSnapshots(t *testing.T) {
 	for name, x := range map[string]*indexer{"the kind is there": {}, "the kind is missing": {err: &meta.NoKindMatchError{}}} {
 		w := &World{Cache: &reader{}, Index: snapshots.NewIndex(x), Clock: clocktesting.NewFakePassiveClock(time.Now())}
-		if err := w.Watch(&informers{}); err != nil {
+		if err := w.Watch(informers{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if len(x.kinds) == 0 {
