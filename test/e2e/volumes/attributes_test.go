@@ -12,7 +12,9 @@ import (
 )
 
 // A volume begins with a class of attributes, gets another one under a running
-// Pod together with more space, and EC2 has modified it once.
+// Pod together with more space, and EC2 has modified it once. The classes are
+// there before the claim: of one that csi-resizer does not know yet it says that it
+// does not exist, and does not look again for minutes.
 func TestAttributesOfALiveVolume(t *testing.T) {
 	t.Parallel()
 	s := stage.New(t)
@@ -22,6 +24,7 @@ func TestAttributesOfALiveVolume(t *testing.T) {
 		"type": "io2", "iopsPerGB": "500", "allowAutoIOPSIncreaseOnModify": "true",
 		"tagSpecification_1": "tier=second", "tagSpecification_2": "claim={{ .PVCNamespace }}/{{ .PVCName }}", "tagDeletion_1": "old",
 	})
+	third := s.Attributes("third", map[string]string{"tagSpecification_1": "tier=third"})
 	s.Claim("data", class, "8Gi", stage.OfAttributes(first))
 	s.Pod("app", "data")
 	s.Ready("app")
@@ -50,7 +53,6 @@ func TestAttributesOfALiveVolume(t *testing.T) {
 		t.Errorf("checksum after the change is %s, want %s", got, sum)
 	}
 
-	third := s.Attributes("third", map[string]string{"tagSpecification_1": "tier=third"})
 	s.AskAttributes("data", third, "")
 	s.HasAttributes("data", third)
 	s.HasTags("tags alone", s.Volume(id).Tags, map[string]string{"tier": "third", "claim": s.Namespace + "/data"})
@@ -65,11 +67,12 @@ func TestAttributesOfALiveVolume(t *testing.T) {
 func TestInfeasibleAttributes(t *testing.T) {
 	t.Parallel()
 	s := stage.New(t)
+	infeasible := s.Attributes("infeasible", map[string]string{"iops": "50000", "tagSpecification_1": "tier=never"})
+	feasible := s.Attributes("feasible", map[string]string{"iops": "4000"})
 	s.Claim("data", s.Class("xfs", map[string]string{"csi.storage.k8s.io/fstype": "xfs"}), "8Gi")
 	s.Pod("app", "data")
 	s.Ready("app")
 	id := s.VolumeID("data")
-	infeasible := s.Attributes("infeasible", map[string]string{"iops": "50000", "tagSpecification_1": "tier=never"})
 	s.AskAttributes("data", infeasible, "")
 	s.Event("data", "50000", "8 GiB", "4000")
 	s.Infeasible("data", infeasible)
@@ -77,7 +80,6 @@ func TestInfeasibleAttributes(t *testing.T) {
 	if _, there := stage.Tags(v.Tags)["tier"]; there || aws.ToInt32(v.Iops) != 3000 {
 		t.Errorf("the volume was changed: %d IOPS, tags %v", aws.ToInt32(v.Iops), stage.Tags(v.Tags))
 	}
-	feasible := s.Attributes("feasible", map[string]string{"iops": "4000"})
 	s.AskAttributes("data", feasible, "")
 	s.HasAttributes("data", feasible)
 	if n := aws.ToInt32(s.Volume(id).Iops); n != 4000 {

@@ -55,7 +55,7 @@ func TestInTreeClassBecomesVolume(t *testing.T) {
 			size:       "4Gi",
 			want:       volume(4, types.VolumeTypeIo1, 100, 0, false),
 		},
-		"gp2 iops": {
+		"gp2-iops": {
 			why:        "IOPS that gp2 does not have are ignored, as the plugin did",
 			parameters: map[string]string{"type": "gp2", "iopsPerGB": "10", "fsType": "ext4"},
 			size:       "4Gi",
